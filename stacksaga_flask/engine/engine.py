@@ -1,0 +1,232 @@
+"""What a caller sees of the engine: run, start and find transactions. No framework is needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from stacksaga_flask.clock import SystemTime, TimeSource
+from stacksaga_flask.config import Settings
+from stacksaga_flask.engine.execute import Surroundings, run_plainly
+from stacksaga_flask.engine.node import Node, Observer, open_node
+from stacksaga_flask.engine.record import Recorder
+from stacksaga_flask.engine.run import run
+from stacksaga_flask.engine.start import Started, start, start_keyed, transaction_id_of
+from stacksaga_flask.errors import ConfigurationError, DefinitionError, NotStarted, SagaNotRegistered, StoreError
+from stacksaga_flask.saga.definition import Saga
+from stacksaga_flask.store.contract import RunningStatus, Scope, Store, TransactionRow, Tryout
+from stacksaga_flask.store.opening import check_url, open_store
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Transaction(Generic[R]):
+    """A transaction as it was recorded when it was asked for.
+
+    Attributes:
+        transaction_id: Its id.
+        saga_name: Its saga's name.
+        status: Its running status.
+        reason: Why it is or was compensated, or is frozen.
+        public_result: The saga's public result as JSON, once completed.
+    """
+
+    def __init__(self, row: TransactionRow, saga: Saga[Any, R] | None) -> None:
+        self.transaction_id: UUID = row.transaction_id
+        self.saga_name = row.saga_name
+        self.status = row.running_status
+        self.reason = row.reason
+        self.public_result = row.public_result
+        self._saga = saga
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.transaction_id} of {self.saga_name!r}: {self.status.value}>"
+
+    @property
+    def completed(self) -> bool:
+        """Whether every step was committed."""
+        return self.status is RunningStatus.PROCESS_COMPLETED
+
+    @property
+    def compensated(self) -> bool:
+        """Whether everything that was done has been undone."""
+        return self.status is RunningStatus.REVERT_COMPLETED
+
+    @property
+    def result(self) -> R | None:
+        """The public result of a completed transaction, else None."""
+        if self._saga is None or self.public_result is None:
+            return None
+        return self._saga.read_public_result(self.public_result)
+
+
+class Engine:
+    """Runs sagas for one service. Opens nothing before it is first used, and anew after a fork (R11).
+
+    Args:
+        settings: See `stacksaga_flask.config.read_settings`.
+        sagas: The service's sagas; see `register`.
+        open_store: Opens the event store; by default what the settings' URL names.
+        time_source: The machine's clocks by default.
+        surroundings: Where steps run.
+        observer: Is told of what was recorded.
+
+    Raises:
+        ConfigurationError: The settings' URL names no store that this version has.
+        DefinitionError: A saga is incomplete; see `register`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        sagas: Iterable[Saga[Any, Any]] = (),
+        open_store: Callable[[], Store] | None = None,
+        time_source: TimeSource | None = None,
+        surroundings: Surroundings = run_plainly,
+        observer: Observer | None = None,
+    ) -> None:
+        self.settings = settings
+        self.surroundings = surroundings
+        self.observer = observer or Observer()
+        self._time_source = time_source or SystemTime()
+        if open_store is None:
+            check_url(settings.store)
+        self._open_store = open_store or self._open_named_store
+        self._sagas: dict[str, Saga[Any, Any]] = {}
+        self._lock = threading.Lock()
+        self._node: tuple[int, Node] | None = None
+        for saga in sagas:
+            self.register(saga)
+
+    @property
+    def scope(self) -> Scope:
+        """Region, cluster and service name."""
+        return Scope(self.settings.region, self.settings.cluster, self.settings.service_name)
+
+    @property
+    def sagas(self) -> dict[str, Saga[Any, Any]]:
+        """The registered sagas by name."""
+        return dict(self._sagas)
+
+    def register(self, saga: Saga[Any, Any]) -> None:
+        """Make a saga known, and check it as a whole. Registering it twice is fine.
+
+        Raises:
+            DefinitionError: It is incomplete, a budget of its does not fit, or another saga has its name.
+            ConfigurationError: Its protection mode is not available.
+        """
+        if self._sagas.get(saga.name, saga) is not saga:
+            raise DefinitionError(f"two sagas are named {saga.name!r}: rename one")
+        saga.plan  # noqa: B018 - checks it
+        domain = self.settings.domain(saga.name)
+        room = (domain.restore_delay_windows - 1) * self.settings.window_interval - self.settings.clock_skew_margin
+        for execution in saga.executions:
+            budget = execution.budget or self.settings.step_budget
+            if budget + self.settings.request_timeout > room:
+                raise DefinitionError(
+                    f"{saga.name}: the budget of {execution.function.__name__!r} ({budget / 1e6:g} s) and a write "
+                    f"({self.settings.request_timeout / 1e6:g} s) do not fit before the watchdog's fence "
+                    f"({room / 1e6:g} s): lower the budget or raise restore_delay_windows (R6)"
+                )
+        self._sagas[saga.name] = saga
+
+    def run(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Transaction[R]:
+        """Start a transaction and run it until it ends, pauses or is frozen.
+
+        Args:
+            saga: A registered saga.
+            payload: Its payload.
+            key: An `Idempotency-Key`: the same key finds the same transaction.
+
+        Raises:
+            SagaNotRegistered, PayloadError: Nothing was done.
+            KeyConflict: The key was used before with another saga or payload.
+            NotStarted: Nothing was started; it may be tried again.
+            StartUnknown: Whether it was started is unknown; repeat with the same key.
+            ClockSkew: This machine's clock is off, so nothing was started.
+        """
+        node, started = self._start(saga, payload, key, leave=False)
+        if started.right is None:
+            return Transaction(started.row, saga)
+        recorder = Recorder(node, saga, started.row, started.right, start_claim=started.claim)
+        run(node, saga, recorder)
+        return Transaction(recorder.row, saga)
+
+    def start(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Transaction[R]:
+        """Start a transaction and leave its run to the daemon. Arguments and errors are those of `run`."""
+        _, started = self._start(saga, payload, key, leave=True)
+        return Transaction(started.row, saga)
+
+    def find(self, transaction_id: UUID) -> Transaction[Any] | None:
+        """The transaction as recorded now, or None.
+
+        Raises:
+            StoreError: The store could not be asked.
+        """
+        stored = self.node().store.read(transaction_id)
+        return None if stored is None else Transaction(stored.row, self._sagas.get(stored.row.saga_name))
+
+    def find_keyed(self, key: str) -> Transaction[Any] | None:
+        """The transaction that an `Idempotency-Key` started, or None. Errors are those of `find`."""
+        return self.find(transaction_id_of(key))
+
+    def tryouts(self, transaction_id: UUID) -> list[Tryout]:
+        """Every recorded attempt at the transaction's steps, in order.
+
+        Raises:
+            StoreError: The store could not be asked.
+        """
+        return list(self.node().store.tryouts(transaction_id))
+
+    def node(self) -> Node:
+        """This process's node, connected at first use.
+
+        Raises:
+            StoreError: The store cannot be used.
+        """
+        pid = os.getpid()
+        known = self._node
+        if known is not None and known[0] == pid:
+            return known[1]
+        with self._lock:
+            known = self._node
+            if known is None or known[0] != pid:
+                # What a parent opened is not closed here: its connections are still the parent's.
+                opened = open_node(self.settings, self._open_store, self._time_source, self.surroundings, self.observer)
+                known = self._node = (pid, opened)
+        return known[1]
+
+    def close(self) -> None:
+        """Give back the store's connections. The engine opens them again if it is used."""
+        with self._lock:
+            known, self._node = self._node, None
+        if known is not None and known[0] == os.getpid():
+            known[1].store.close()
+
+    def _start(self, saga: Saga[P, R], payload: P, key: str | None, *, leave: bool) -> tuple[Node, Started]:
+        if self._sagas.get(saga.name) is not saga:
+            raise SagaNotRegistered(saga.name)
+        if key is not None and not key:
+            raise ConfigurationError("an empty Idempotency-Key would make all such requests one transaction")
+        data = saga.codec.encode(payload, limit=self.settings.payload_limit)
+        try:
+            node = self.node()
+            node.clock.compare(node.store.now)
+        except StoreError as error:
+            raise NotStarted(f"the transaction was not started and no step ran: {error}") from error
+        if key is None:
+            return node, start(node, saga, data, leave=leave)
+        return node, start_keyed(node, saga, data, key, leave=leave)
+
+    def _open_named_store(self) -> Store:
+        return open_store(
+            self.settings.store,
+            self.scope,
+            clock_source=self._time_source,
+            timeout=self.settings.request_timeout / 1e6,
+        )

@@ -1,0 +1,145 @@
+"""One attempt at one execution of a step: budget, surroundings, outcome."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from stacksaga_flask.clock import SECOND, Clock
+from stacksaga_flask.errors import PayloadError
+from stacksaga_flask.saga.context import StepContext
+from stacksaga_flask.saga.definition import Execution, Saga
+from stacksaga_flask.saga.outcome import Outcome, Retryable, Succeeded, outcome_of
+from stacksaga_flask.store.contract import ExecutionType, TransactionRow
+
+
+class Surroundings(Protocol):
+    """Runs a step where the application wants it to run, and lets what it raises pass."""
+
+    def __call__(self, context: StepContext[Any], step: Callable[[], Any], /) -> Any:
+        """Call the step and return what it returns."""
+
+
+def run_plainly(context: StepContext[Any], step: Callable[[], Any], /) -> Any:
+    """Run a step as it is: the surroundings of a plain WSGI application."""
+    return step()
+
+
+class Attempt(NamedTuple):
+    """How one attempt went, with the times at which it began and ended in microseconds."""
+
+    outcome: Outcome
+    created_at: int
+    finished_at: int
+
+
+class BudgetUsedUp(Retryable):
+    """The step was interrupted when its time budget was used up."""
+
+
+class Executor:
+    """Calls steps for one process.
+
+    Args:
+        clock: The process's clock.
+        surroundings: Where steps run.
+        step_budget: Default time budget in microseconds.
+        payload_limit: Bytes.
+    """
+
+    def __init__(self, clock: Clock, surroundings: Surroundings, *, step_budget: int, payload_limit: int) -> None:
+        self._clock = clock
+        self._surroundings = surroundings
+        self._step_budget = step_budget
+        self._payload_limit = payload_limit
+        self.interrupts = _under_gevent()
+
+    def budget(self, execution: Execution[Any]) -> int:
+        """Time budget of one attempt in microseconds."""
+        return execution.budget or self._step_budget
+
+    def attempt(
+        self,
+        saga: Saga[Any, Any],
+        row: TransactionRow,
+        step_name: str,
+        execution_type: ExecutionType,
+        *,
+        attempt: int,
+    ) -> Attempt:
+        """Run one side of a step on the recorded payload.
+
+        The step gets a copy of its own, as a later recovery would, so what a failed attempt changed is gone.
+        """
+        step = saga.declared(step_name)
+        execution = step.process if execution_type is ExecutionType.PROCESS else step.reverting
+        if execution is None:
+            raise AssertionError(f"{saga.name}: {step_name} was planned to be reverted but declares no revert")
+        created_at = self._clock.now()
+        try:
+            outcome = self._outcome(saga, execution, row, step_name, execution_type, attempt)
+        except Exception as error:  # noqa: BLE001 - whatever a step raises is its outcome, recorded by the caller
+            outcome = outcome_of(error, self._clock.now())
+        return Attempt(outcome, created_at, self._clock.now())
+
+    def _outcome(
+        self,
+        saga: Saga[Any, Any],
+        execution: Execution[Any],
+        row: TransactionRow,
+        step_name: str,
+        execution_type: ExecutionType,
+        attempt: int,
+    ) -> Outcome:
+        payload = saga.codec.decode(row.payload, row.payload_version)
+        budget = self.budget(execution)
+        context: StepContext[Any] = StepContext(
+            transaction_id=row.transaction_id,
+            saga_name=saga.name,
+            step_name=step_name,
+            execution_type=execution_type,
+            attempt=attempt,
+            payload=payload,
+            reason=row.reason,
+            ends_at=self._clock.boot() + budget,
+            clock=self._clock,
+        )
+
+        def call() -> Any:
+            return execution.function(payload, context)
+
+        surroundings = self._surroundings
+        if self.interrupts:
+            returned = _interrupted(budget, lambda: surroundings(context, call))
+        else:
+            returned = surroundings(context, call)
+        return Succeeded(self._recorded(saga, step_name, payload if returned is None else returned))
+
+    def _recorded(self, saga: Saga[Any, Any], step_name: str, payload: Any) -> bytes:
+        try:
+            return saga.codec.encode(payload, limit=self._payload_limit)
+        except PayloadError as error:
+            raise PayloadError(f"what the step {step_name!r} left cannot be recorded: {error}") from error
+
+
+def _under_gevent() -> bool:
+    """Whether the process is monkey-patched by gevent, which is asked without importing it."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
+
+
+def _interrupted(budget: int, call: Callable[[], Any]) -> Any:
+    import gevent
+
+    timeout = gevent.Timeout.start_new(budget / SECOND)
+    try:
+        return call()
+    except gevent.Timeout as error:
+        if error is timeout:
+            raise BudgetUsedUp(
+                f"the step was interrupted after its time budget of {budget / SECOND:g} s; what it did is unknown"
+            ) from error
+        raise Retryable(f"a timeout of the step's own ended it: {error}") from error
+    finally:
+        timeout.close()

@@ -1,0 +1,146 @@
+"""What one process needs to run transactions. A fork needs another one (R11)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from stacksaga_flask.clock import SECOND, Clock, TimeSource
+from stacksaga_flask.config import Settings
+from stacksaga_flask.directory.windows import WindowGrid
+from stacksaga_flask.directory.writer import DirectoryWriter
+from stacksaga_flask.engine.claims import Claims
+from stacksaga_flask.engine.execute import Executor, Surroundings
+from stacksaga_flask.errors import SchemaMismatch, SchemaMissing
+from stacksaga_flask.identity import new_instance_id
+from stacksaga_flask.store.contract import Grid, RunningStatus, Store, TransactionRow, Tryout
+
+logger = logging.getLogger("stacksaga_flask")
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A change of state, told once it is recorded.
+
+    Attributes:
+        transaction_id: The transaction.
+        saga_name: Its saga.
+        before: The status before; None for a transaction that was just started.
+        after: The status now.
+        row: The row as recorded.
+    """
+
+    transaction_id: UUID
+    saga_name: str
+    before: RunningStatus | None
+    after: RunningStatus
+    row: TransactionRow
+
+
+class Observer:
+    """Is told what was recorded. The extension sends signals; by default nobody listens."""
+
+    def state_changed(self, change: StateChange) -> None:
+        """A status was recorded that differs from the one before."""
+
+    def step_attempted(self, row: TransactionRow, tryout: Tryout) -> None:
+        """A tryout was recorded."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """The parts that one process runs transactions with."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    grid: WindowGrid
+    instance_id: str
+    writer: DirectoryWriter
+    claims: Claims
+    executor: Executor
+    observer: Observer
+
+    @property
+    def write_timeout(self) -> int:
+        """How long a write may take, in microseconds."""
+        return self.settings.request_timeout
+
+    def recorded(self, before: RunningStatus | None, row: TransactionRow, tryouts: tuple[Tryout, ...] = ()) -> None:
+        """Tell the observer what was acknowledged.
+
+        An observer that fails must not leave a transaction unfinished: its error is logged with the transaction id.
+        """
+        try:
+            for tryout in tryouts:
+                self.observer.step_attempted(row, tryout)
+            if before is not row.running_status:
+                self.observer.state_changed(
+                    StateChange(row.transaction_id, row.saga_name, before, row.running_status, row)
+                )
+        except Exception:
+            logger.exception("a receiver of a signal failed; transaction_id=%s goes on", row.transaction_id)
+
+
+def open_node(
+    settings: Settings,
+    open_store: Callable[[], Store],
+    time_source: TimeSource,
+    surroundings: Surroundings,
+    observer: Observer,
+) -> Node:
+    """Connect to the store, check the grid (R15) and take a new identity (R11).
+
+    Raises:
+        StoreError: The store cannot be used; see its message.
+    """
+    store = open_store()
+    try:
+        check_grid(settings, store)
+    except BaseException:
+        store.close()
+        raise
+    clock = Clock(time_source, skew_margin=settings.clock_skew_margin)
+    grid = WindowGrid(interval=settings.window_interval // SECOND, skew_margin=settings.clock_skew_margin)
+    instance_id = new_instance_id()
+    return Node(
+        settings=settings,
+        store=store,
+        clock=clock,
+        grid=grid,
+        instance_id=instance_id,
+        writer=DirectoryWriter(grid, instance_id, bucket_size=settings.bucket_size),
+        claims=Claims(store, clock, instance_id, ttl=settings.claim_ttl, skew_margin=settings.clock_skew_margin),
+        executor=Executor(clock, surroundings, step_budget=settings.step_budget, payload_limit=settings.payload_limit),
+        observer=observer,
+    )
+
+
+def check_grid(settings: Settings, store: Store) -> None:
+    """Refuse a window interval or δ other than the recorded ones (R15).
+
+    Raises:
+        SchemaMismatch: They differ.
+        SchemaMissing: Nothing is recorded, and the store is not the embedded one.
+    """
+    from stacksaga_schema import SCHEMA_VERSION
+
+    ours = Grid(
+        schema_version=SCHEMA_VERSION,
+        window_interval=settings.window_interval // SECOND,
+        clock_skew_margin=settings.clock_skew_margin,
+    )
+    recorded = store.read_grid()
+    if recorded is None:
+        if not settings.embedded:
+            raise SchemaMissing(f"{store.scope} is not set up: run `flask stacksaga init-schema`")
+        recorded = store.record_grid(ours)
+    for name in ("window_interval", "clock_skew_margin"):
+        if getattr(recorded, name) != getattr(ours, name):
+            raise SchemaMismatch(
+                f"{name} is {getattr(ours, name)} here and {getattr(recorded, name)} in the store for "
+                f"{'/'.join(store.scope)}: all processes need the same grid (R15); set it back, or change it with "
+                f"`flask stacksaga init-schema` once the directory is empty"
+            )

@@ -1,0 +1,197 @@
+"""The Flask extension: the only place that imports flask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from flask import Blueprint, Flask, Response, current_app, has_request_context, request
+
+from stacksaga_flask.config import read_settings
+from stacksaga_flask.engine.engine import Engine, Transaction
+from stacksaga_flask.errors import ConfigurationError, InvalidKey, NoSuchTransaction, StackSagaError
+from stacksaga_flask.extension.answers import HANDLED, Answers
+from stacksaga_flask.extension.cli import stacksaga_commands
+from stacksaga_flask.extension.signals import SignalObserver
+from stacksaga_flask.extension.surroundings import step_surroundings
+from stacksaga_flask.saga.definition import Saga
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+KEY_HEADER = "Idempotency-Key"
+_LONGEST_KEY = 255
+
+Authorize = Callable[[UUID], bool]
+"""Whether the client of the current request may see the transaction."""
+
+
+@dataclass
+class StackSagaState:
+    """What `app.extensions["stacksaga"]` holds: everything of one application."""
+
+    engine: Engine
+    answers: Answers
+    status_endpoint: str | None = None
+
+
+class StackSaga:
+    """Sagas for a Flask application.
+
+    Args:
+        app: The application; without it call `init_app`.
+        sagas: The application's sagas, registered with each application that is initialised.
+        answers: How states and errors are told to clients.
+
+    Raises:
+        ConfigurationError: A ``STACKSAGA_`` setting is wrong. Nothing was opened or registered.
+        DefinitionError: A saga is incomplete.
+    """
+
+    def __init__(
+        self, app: Flask | None = None, *, sagas: Iterable[Saga[Any, Any]] = (), answers: Answers | None = None
+    ) -> None:
+        self._sagas = list(sagas)
+        self._answers = answers or Answers()
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Check the application's settings and prepare it. Opens nothing: that happens at first use.
+
+        Raises:
+            ConfigurationError, DefinitionError: As for the class.
+        """
+        if "stacksaga" in app.extensions:
+            raise ConfigurationError(f"the application {app.name!r} has a StackSaga already: call init_app once")
+        settings = read_settings(app.config, application_name=app.name)
+        engine = Engine(settings, sagas=self._sagas, surroundings=step_surroundings(app), observer=SignalObserver(app))
+        app.extensions["stacksaga"] = StackSagaState(engine, self._answers)
+        taken = app.error_handler_spec[None][None]
+        for kind in HANDLED:
+            if kind not in taken:
+                app.register_error_handler(kind, self._problem)
+        app.cli.add_command(stacksaga_commands)
+
+    def register(self, saga: Saga[Any, Any]) -> None:
+        """Register a saga with every application that is initialised after this, and with the current one if any.
+
+        Raises:
+            DefinitionError: It is incomplete.
+        """
+        self._sagas.append(saga)
+        if current_app:
+            self.engine.register(saga)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the current application.
+
+        Raises:
+            ConfigurationError: The application was not initialised.
+        """
+        return self._state().engine
+
+    def execute(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Transaction[R]:
+        """Run a saga and return its transaction, for views that answer in their own way.
+
+        Errors are those of `stacksaga_flask.Engine.run`.
+        """
+        return self.engine.run(saga, payload, key=key)
+
+    def run(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Response:
+        """Run a saga and answer: ``return stacksaga.run(place_order, order)``.
+
+        Args:
+            saga: A registered saga.
+            payload: Its payload.
+            key: By default the request's ``Idempotency-Key`` header, if it has one.
+
+        Raises:
+            StackSagaError: See `stacksaga_flask.extension.answers`; each is answered unless the application handles it.
+        """
+        return self.answer(self.engine.run(saga, payload, key=_key(key)))
+
+    def start(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Response:
+        """Start a saga, answer 202 at once and leave the run to the daemon. Arguments and errors as for `run`."""
+        return self.answer(self.engine.start(saga, payload, key=_key(key)))
+
+    def answer(self, transaction: Transaction[Any]) -> Response:
+        """The answer for a transaction in its present state.
+
+        Raises:
+            Compensated: It was refused and is undone.
+        """
+        state = self._state()
+        if transaction.completed:
+            return state.answers.completed(transaction)
+        if transaction.compensated:
+            return state.answers.compensated(transaction)
+        return state.answers.working(transaction, state.engine.settings)
+
+    def add_status_view(
+        self, target: Flask | Blueprint, *, authorize: Authorize, url: str = "/transactions/<uuid:transaction_id>"
+    ) -> None:
+        """Register the status endpoint, which 202 answers then point to.
+
+        Args:
+            target: An initialised application, or a blueprint.
+            authorize: Whether the client of the current request may see the transaction. An unknown transaction and
+                a forbidden one get the same 404.
+            url: Rule with one ``uuid`` converter named ``transaction_id``.
+        """
+        view = self._status_view(authorize)
+        endpoint = "stacksaga_status"
+        target.add_url_rule(url, endpoint=endpoint, view_func=view)
+        if isinstance(target, Flask):
+            _state_of(target).status_endpoint = endpoint
+            return
+
+        def remember(setup: Any) -> None:
+            _state_of(setup.app).status_endpoint = f"{setup.name}.{endpoint}"
+
+        target.record(remember)
+
+    def _status_view(self, authorize: Authorize) -> Callable[[UUID], Response]:
+        def stacksaga_status(transaction_id: UUID) -> Response:
+            state = self._state()
+            transaction = state.engine.find(transaction_id)
+            if not authorize(transaction_id) or transaction is None:
+                raise NoSuchTransaction
+            return state.answers.status(transaction)
+
+        return stacksaga_status
+
+    def _problem(self, error: StackSagaError) -> Response:
+        state = self._state()
+        response = state.answers.problem(error, state.engine.settings)
+        if response.status_code >= 500:
+            current_app.logger.error("%s", error, exc_info=error)
+        return response
+
+    def _state(self) -> StackSagaState:
+        return _state_of(current_app)
+
+
+def _state_of(app: Flask) -> StackSagaState:
+    state = app.extensions.get("stacksaga")
+    if not isinstance(state, StackSagaState):
+        raise ConfigurationError(f"the application {app.name!r} has no StackSaga: call stacksaga.init_app(app) first")
+    return state
+
+
+def _key(key: str | None) -> str | None:
+    """The given key, or the one in the request's header.
+
+    Raises:
+        InvalidKey: It cannot be a key.
+    """
+    if key is None and has_request_context():
+        key = request.headers.get(KEY_HEADER)
+    if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise InvalidKey(
+            f"an Idempotency-Key has from 1 to {_LONGEST_KEY} printable ASCII characters; this has {len(key)}"
+        )
+    return key

@@ -1,0 +1,69 @@
+"""What differs between databases, in one value: a further database is another one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy import Engine, Insert, Table
+from stacksaga_schema import SqlDialect
+
+from stacksaga_flask.errors import StoreError
+
+
+class Cursor(Protocol):
+    """The part of a DBAPI cursor that is used."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the last statement wrote."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> object:
+        """Run one statement."""
+
+    def fetchone(self) -> Any:
+        """The next record, or None."""
+
+    def fetchall(self) -> Sequence[Any]:
+        """All records."""
+
+
+class UpsertInsert(Protocol):
+    """An INSERT that knows ON CONFLICT, which SQLAlchemy has once a dialect."""
+
+    def values(self, values: dict[str, Any]) -> Any:
+        """The same with values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A database, its dialect, and how its driver's errors are read."""
+
+    name: str
+    """What messages call the database: the file."""
+    engine: Engine
+    """Owns the pool and the dialect. Its connections begin no transaction by themselves."""
+    dialect: SqlDialect
+    insert: Callable[[Table], Insert]
+    """The dialect's INSERT with ON CONFLICT."""
+    now: str
+    """SQL of the database's clock in microseconds; it must move within a transaction."""
+    arrival: str
+    """SQL that orders pointers by their registration."""
+    begin: str
+    """Begin a transaction that writes."""
+    tables: str
+    """SQL that lists the tables of users."""
+    driver_error: type[Exception]
+    """The root of the driver's own errors."""
+    is_contention: Callable[[Exception], bool]
+    """Whether another writer stood in the way for as long as was waited."""
+    be_patient: Callable[[Cursor, bool], None]
+    """Whether a begin waits for another writer, up to the time-out, or gives up at once."""
+    in_transaction: Callable[[Any], bool]
+    """Whether a driver's connection is inside a transaction: some errors end it."""
+    refusal: Callable[[Exception], StoreError]
+    """The error to raise where nothing was written."""
+    commit_failure: Callable[[Exception], StoreError]
+    """The error to raise where a COMMIT failed."""

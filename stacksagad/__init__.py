@@ -1,0 +1,1 @@
+"""The supervised daemon that finishes what a crash or an outage left behind."""
