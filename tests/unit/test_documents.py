@@ -54,3 +54,18 @@ def test_the_first_saga_of_the_readme_has_under_thirty_lines() -> None:
     assert block is not None
     assert "@place_order.pivot" in block[1]
     assert len(block[1].splitlines()) < 30
+
+
+def test_the_settings_of_gunicorn_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gunicorn.app.base import BaseApplication
+
+    class Reader(BaseApplication):  # type: ignore[misc]
+        def load_config(self) -> None:
+            settings: dict[str, object] = {}
+            exec((ROOT / "etc" / "gunicorn.conf.py").read_text(), settings)
+            for name, value in settings.items():
+                if not name.startswith("__"):
+                    self.cfg.set(name, value)
+
+    settings = read_settings({}, application_name="shop")
+    assert Reader().cfg.graceful_timeout * 1_000_000 >= settings.step_budget + settings.request_timeout

@@ -1,0 +1,14 @@
+"""Settings of gunicorn for an application with sagas: ``gunicorn -c etc/gunicorn.conf.py shop:app``."""
+
+bind = "127.0.0.1:8000"
+workers = 2
+worker_class = "gthread"
+threads = 8
+
+# A worker that is told to stop may end the step that it is in: longer than the longest step budget
+# (STACKSAGA_STEP_BUDGET, 10 s) and one write (STACKSAGA_REQUEST_TIMEOUT, 10 s).
+graceful_timeout = 30
+
+# A sync worker that is silent for this long is killed, in the middle of a step if need be. The step's transaction is
+# then left to its watchdog, so this is longer than the steps of one request may take.
+timeout = 60
