@@ -1,22 +1,30 @@
-"""``python -m tests [PYTEST ARGUMENTS]``: the suite with the workers that STACKSAGA_TEST_WORKERS names.
+"""``python -m tests [--workers sync|gevent] [--store memory|sqlite] [PYTEST ARGUMENTS]``: the suite.
 
-``gevent`` patches before anything else is imported; ``sync`` (the default) runs on threads.
+``--workers gevent`` patches before anything else is imported. ``--store`` runs the tests of the matrix on one store;
+without it the conformance suites of all stores run.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
 
 def main() -> int:
-    if os.environ.get("STACKSAGA_TEST_WORKERS", "sync") == "gevent":
+    parser = argparse.ArgumentParser(prog="python -m tests", add_help=False)
+    parser.add_argument("--workers", choices=["sync", "gevent"], default="sync")
+    parser.add_argument("--store", choices=["memory", "sqlite"])
+    options, arguments = parser.parse_known_args()
+    if options.workers == "gevent":
         from gevent import monkey
 
         monkey.patch_all()
+    if options.store:
+        os.environ["STACKSAGA_TEST_STORE"] = options.store
     import pytest
 
-    return int(pytest.main(sys.argv[1:]))
+    return int(pytest.main(["-p", "no:cacheprovider", *arguments]))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from stacksaga_flask.store.sql.sqlite import sqlite_backend
 from stacksaga_flask.store.sql.store import SqlStore
 from stacksaga_flask.testing.conformance import StoreHarness
 
-PATIENT, IMPATIENT = 10.0, 0.02
+PATIENT, IMPATIENT = 3.0, 0.02
 """Seconds to wait for another connection that writes."""
 
 

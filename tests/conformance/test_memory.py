@@ -5,6 +5,8 @@ import pytest
 from stacksaga_flask.testing.conformance import StoreConformance, StoreHarness
 from tests.conformance.memory_harness import MemoryHarness
 
+pytestmark = pytest.mark.varies
+
 
 class TestMemoryStore(StoreConformance):
     @pytest.fixture

@@ -7,6 +7,8 @@ import pytest
 from stacksaga_flask.testing.conformance import StoreConformance, StoreHarness
 from tests.conformance.sqlite_harness import SqliteHarness
 
+pytestmark = pytest.mark.varies
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -15,6 +15,8 @@ from stacksaga_flask.store.contract import TransactionRow
 from tests.support.faults import afterwards, lost, unavailable, unknown
 from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order
 
+pytestmark = pytest.mark.varies
+
 MINUTE = 60 * SECOND
 GRID = WindowGrid(interval=60, skew_margin=SECOND)
 

@@ -214,20 +214,16 @@ def test_under_gevent_a_timeout_of_the_steps_own_is_a_passing_failure() -> None:
 # -- processes -------------------------------------------------------------------------------------------------
 
 
-def in_child(work: Callable[[], str]) -> str:
-    """Run something in a forked child and return what it says."""
-    read, write = os.pipe()
+def in_child(work: Callable[[], str], said: Path) -> str:
+    """Run something in a forked child and return what it says, by way of a file."""
     pid = os.fork()
     if pid == 0:
         try:
-            os.write(write, work().encode())
+            said.write_text(work())
         finally:
             os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as answer:
-        said = answer.read()
     os.waitpid(pid, 0)
-    return said
+    return said.read_text()
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -241,7 +237,7 @@ def test_a_forked_child_is_another_instance_with_connections_of_its_own(tmp_path
     def child() -> str:
         return f"{engine.node().instance_id} {engine.run(saga, {}).status.value}"
 
-    instance_id, status = in_child(child).split()
+    instance_id, status = in_child(child, tmp_path / "said").split()
     assert status == "PROCESS_COMPLETED"
     assert instance_id != engine.node().instance_id
     assert engine.run(saga, {}).completed, "the parent's connections still work"

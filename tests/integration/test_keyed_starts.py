@@ -14,6 +14,8 @@ from stacksaga_flask.store.contract import Expected, WriteTransaction
 from tests.support.faults import afterwards, first, lost, unavailable, unknown
 from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order
 
+pytestmark = pytest.mark.varies
+
 DEAR = Order(total=Decimal("99.00"))
 
 

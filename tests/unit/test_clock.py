@@ -5,6 +5,8 @@ import pytest
 from stacksaga_flask.clock import SECOND, Clock, ManualTime, SystemTime
 from stacksaga_flask.errors import ClockSkew, UnsupportedPlatform
 
+pytestmark = pytest.mark.varies_by_python
+
 
 def test_now_follows_elapsed_time_and_not_a_step_of_the_wall_clock() -> None:
     time = ManualTime(1000 * SECOND)

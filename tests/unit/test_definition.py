@@ -10,6 +10,8 @@ import pytest
 
 from stacksaga_flask import DefinitionError, Engine, Saga, StepContext, read_settings
 
+pytestmark = pytest.mark.varies_by_python
+
 
 @dataclass
 class Order:

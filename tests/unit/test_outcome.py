@@ -44,6 +44,8 @@ from stacksaga_flask.saga.outcome import (
 )
 from stacksaga_flask.saga.retry_after import LONGEST, parse
 
+pytestmark = pytest.mark.varies_by_python
+
 SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND
 

@@ -23,6 +23,8 @@ from stacksaga_flask.errors import DefinitionError, PayloadError, PayloadTooLarg
 from stacksaga_flask.saga.payload import PayloadCodec, canonical_hash, payload_codec
 from stacksaga_flask.saga.payload_dict import untagged
 
+pytestmark = pytest.mark.varies_by_python
+
 T = TypeVar("T")
 ID = UUID("12345678-1234-5678-1234-567812345678")
 

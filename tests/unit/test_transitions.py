@@ -10,6 +10,8 @@ from stacksaga_flask.saga.outcome import FailedForNow, FailedUnexpectedly, Outco
 from stacksaga_flask.store.contract import ExecutionType, RunningStatus, TryoutStatus
 from stacksaga_flask.transitions import Action, Plan, PlannedStep, Progress, StepKind, tryout_status
 
+pytestmark = pytest.mark.varies_by_python
+
 DONE = Succeeded(b"{}")
 REFUSED = WasRejected("no")
 BUSY = FailedForNow("503", None)
