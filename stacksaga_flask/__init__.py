@@ -36,8 +36,9 @@ from stacksaga_flask.extension import StackSaga
 from stacksaga_flask.extension.answers import Answers
 from stacksaga_flask.extension.signals import step_attempted, transaction_state_changed
 from stacksaga_flask.saga.context import StepContext
-from stacksaga_flask.saga.definition import Saga, Step
+from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.saga.outcome import Rejected, Retryable
+from stacksaga_flask.saga.step import Step
 from stacksaga_flask.store.contract import ExecutionType, RunningStatus, Tryout, TryoutStatus
 
 __all__ = [

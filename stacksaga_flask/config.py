@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct, field, structs
@@ -54,7 +55,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     """How old a transaction before its pivot may be when it is found, in microseconds; older ones are frozen (R12)."""
 
 
-class Settings(Domain, frozen=True, kw_only=True):
+class Settings(Domain, frozen=True, kw_only=True, dict=True):
     """All settings; those of `Domain` hold for every saga that has none of its own in `domains`."""
 
     store: Annotated[str, store_url] = "sqlite:///stacksaga.db"
@@ -118,7 +119,11 @@ class Settings(Domain, frozen=True, kw_only=True):
 
     def domain(self, saga_name: str) -> Domain:
         """The settings of one saga."""
-        return self.domains.get(saga_name) or Domain(**{name: getattr(self, name) for name in _DOMAIN})
+        return self.domains.get(saga_name) or self._any_domain
+
+    @cached_property
+    def _any_domain(self) -> Domain:
+        return Domain(**{name: getattr(self, name) for name in _DOMAIN})
 
     def __repr__(self) -> str:
         return Struct.__repr__(structs.replace(self, store=without_password(self.store)))

@@ -114,7 +114,12 @@ class NotStarted(TransactionError):
 
 
 class StartUnknown(TransactionError):
-    """Whether the transaction was started is unknown; repeat the request with the same Idempotency-Key (R17)."""
+    """Whether the transaction was started is unknown; no step ran here (R2, R17)."""
+
+    def __init__(self, message: str | None = None, *, transaction_id: UUID | None = None, keyed: bool = False) -> None:
+        super().__init__(message, transaction_id=transaction_id)
+        self.keyed = keyed
+        """Whether the request carried an Idempotency-Key, and so may be repeated with it."""
 
 
 class KeyConflict(TransactionError):

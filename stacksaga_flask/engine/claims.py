@@ -76,7 +76,7 @@ class Claims:
             StoreError: Whether it was granted could not be found out. If it was, its time to live ends it.
         """
         state = f"{self._instance_id}/{uuid.uuid4().hex} {start_hash or '-'}"
-        ttl = math.ceil(max(self._ttl, trust + self._lost) / SECOND)
+        ttl = self._ttl_for(trust)
         sent = self._clock.now()
         try:
             outcome = self._store.insert_marker(transaction_id, Marker(step_id=CLAIM, execution_state=state), ttl=ttl)
@@ -86,15 +86,19 @@ class Claims:
             return ClaimAttempt(Claim(transaction_id, state, ttl, sent + ttl * SECOND - self._lost))
         return ClaimAttempt(None, _hash_in(outcome.current))
 
-    def renew(self, claim: Claim) -> Claim | None:
-        """Let the claim live on, or learn that it is gone.
+    def renew(self, claim: Claim, *, trust: int = 0) -> Claim | None:
+        """Let the claim live on, or learn that it is gone. Repeating it does no harm.
+
+        Args:
+            claim: A claim that was granted.
+            trust: For how many microseconds it must be trusted at least.
 
         Raises:
-            StoreError: Whether it was renewed could not be found out.
+            StoreError: Whether it was renewed is unknown.
         """
+        claim = claim._replace(ttl=max(claim.ttl, self._ttl_for(trust)))
         sent = self._clock.now()
         marker = Marker(step_id=CLAIM, execution_state=claim.state)
-        # Repeating this one does no harm, so an unknown outcome is simply asked again by the caller.
         outcome = self._store.replace_marker(claim.transaction_id, marker, expected_state=claim.state, ttl=claim.ttl)
         return claim._replace(trusted_until=sent + claim.ttl * SECOND - self._lost) if outcome.applied else None
 
@@ -105,6 +109,10 @@ class Claims:
             StoreError: It may still be there; its time to live ends it.
         """
         self._store.delete_marker(claim.transaction_id, CLAIM, expected_state=claim.state)
+
+    def _ttl_for(self, trust: int) -> int:
+        """Seconds to live for a claim that must be trusted so many microseconds."""
+        return math.ceil(max(self._ttl, trust + self._lost) / SECOND)
 
     def _find_out(self, transaction_id: UUID, state: str) -> MarkerOutcome:
         """What became of a conditional write that was not acknowledged, by holder id (R16)."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from stacksaga_flask.clock import SystemTime, TimeSource
+from stacksaga_flask.clock import SECOND, SystemTime, TimeSource
 from stacksaga_flask.config import Settings
 from stacksaga_flask.engine.execute import Surroundings, run_plainly
 from stacksaga_flask.engine.node import Node, Observer, open_node
-from stacksaga_flask.engine.record import Recorder
+from stacksaga_flask.engine.owned import Owned
+from stacksaga_flask.engine.process import NodeOfProcess
 from stacksaga_flask.engine.run import run
 from stacksaga_flask.engine.start import Started, start, start_keyed, transaction_id_of
+from stacksaga_flask.engine.takeover import as_it_may_be_told, compare_clock
 from stacksaga_flask.errors import ConfigurationError, DefinitionError, NotStarted, SagaNotRegistered, StoreError
 from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.store.contract import RunningStatus, Scope, Store, TransactionRow, Tryout
@@ -33,14 +33,16 @@ class Transaction(Generic[R]):
         status: Its running status.
         reason: Why it is or was compensated, or is frozen.
         public_result: The saga's public result as JSON, once completed.
+        retry_in: Seconds from then until the window of its retry pointer opens; None if it has none.
     """
 
-    def __init__(self, row: TransactionRow, saga: Saga[Any, R] | None) -> None:
+    def __init__(self, row: TransactionRow, saga: Saga[Any, R] | None, *, retry_in: float | None = None) -> None:
         self.transaction_id: UUID = row.transaction_id
         self.saga_name = row.saga_name
         self.status = row.running_status
         self.reason = row.reason
         self.public_result = row.public_result
+        self.retry_in = retry_in
         self._saga = saga
 
     def __repr__(self) -> str:
@@ -98,8 +100,7 @@ class Engine:
             check_url(settings.store)
         self._open_store = open_store or self._open_named_store
         self._sagas: dict[str, Saga[Any, Any]] = {}
-        self._lock = threading.Lock()
-        self._node: tuple[int, Node] | None = None
+        self._node = NodeOfProcess(self._open_node, timeout=settings.request_timeout / SECOND)
         for saga in sagas:
             self.register(saga)
 
@@ -118,7 +119,6 @@ class Engine:
 
         Raises:
             DefinitionError: It is incomplete, a budget of its does not fit, or another saga has its name.
-            ConfigurationError: Its protection mode is not available.
         """
         if self._sagas.get(saga.name, saga) is not saga:
             raise DefinitionError(f"two sagas are named {saga.name!r}: rename one")
@@ -147,20 +147,20 @@ class Engine:
             SagaNotRegistered, PayloadError: Nothing was done.
             KeyConflict: The key was used before with another saga or payload.
             NotStarted: Nothing was started; it may be tried again.
-            StartUnknown: Whether it was started is unknown; repeat with the same key.
+            StartUnknown: Whether it was started is unknown; with a key, repeat with the same one.
             ClockSkew: This machine's clock is off, so nothing was started.
         """
         node, started = self._start(saga, payload, key, leave=False)
         if started.right is None:
-            return Transaction(started.row, saga)
-        recorder = Recorder(node, saga, started.row, started.right, start_claim=started.claim)
-        run(node, saga, recorder)
-        return Transaction(recorder.row, saga)
+            return self._transaction(node, started.row, saga)
+        owned = Owned(node, saga, started.row, started.right, start_claim=started.claim)
+        run(owned)
+        return self._transaction(node, owned.row, saga)
 
     def start(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Transaction[R]:
         """Start a transaction and leave its run to the daemon. Arguments and errors are those of `run`."""
-        _, started = self._start(saga, payload, key, leave=True)
-        return Transaction(started.row, saga)
+        node, started = self._start(saga, payload, key, leave=True)
+        return self._transaction(node, started.row, saga)
 
     def find(self, transaction_id: UUID) -> Transaction[Any] | None:
         """The transaction as recorded now, or None.
@@ -168,8 +168,12 @@ class Engine:
         Raises:
             StoreError: The store could not be asked.
         """
-        stored = self.node().store.read(transaction_id)
-        return None if stored is None else Transaction(stored.row, self._sagas.get(stored.row.saga_name))
+        node = self.node()
+        stored = node.store.read(transaction_id)
+        if stored is None:
+            return None
+        row = as_it_may_be_told(node, stored.row)
+        return self._transaction(node, row, self._sagas.get(row.saga_name))
 
     def find_keyed(self, key: str) -> Transaction[Any] | None:
         """The transaction that an `Idempotency-Key` started, or None. Errors are those of `find`."""
@@ -187,26 +191,17 @@ class Engine:
         """This process's node, connected at first use.
 
         Raises:
-            StoreError: The store cannot be used.
+            StoreError: The store cannot be used, or this process inherited it while it was open.
         """
-        pid = os.getpid()
-        known = self._node
-        if known is not None and known[0] == pid:
-            return known[1]
-        with self._lock:
-            known = self._node
-            if known is None or known[0] != pid:
-                # What a parent opened is not closed here: its connections are still the parent's.
-                opened = open_node(self.settings, self._open_store, self._time_source, self.surroundings, self.observer)
-                known = self._node = (pid, opened)
-        return known[1]
+        return self._node.get()
 
     def close(self) -> None:
         """Give back the store's connections. The engine opens them again if it is used."""
-        with self._lock:
-            known, self._node = self._node, None
-        if known is not None and known[0] == os.getpid():
-            known[1].store.close()
+        self._node.close()
+
+    def _transaction(self, node: Node, row: TransactionRow, saga: Saga[Any, R] | None) -> Transaction[R]:
+        opens = None if row.retry is None else node.grid.opens(row.retry)
+        return Transaction(row, saga, retry_in=None if opens is None else max(0, opens - node.clock.now()) / SECOND)
 
     def _start(self, saga: Saga[P, R], payload: P, key: str | None, *, leave: bool) -> tuple[Node, Started]:
         if self._sagas.get(saga.name) is not saga:
@@ -216,12 +211,15 @@ class Engine:
         data = saga.codec.encode(payload, limit=self.settings.payload_limit)
         try:
             node = self.node()
-            node.clock.compare(node.store.now)
+            compare_clock(node)
         except StoreError as error:
             raise NotStarted(f"the transaction was not started and no step ran: {error}") from error
         if key is None:
             return node, start(node, saga, data, leave=leave)
         return node, start_keyed(node, saga, data, key, leave=leave)
+
+    def _open_node(self) -> Node:
+        return open_node(self.settings, self._open_store, self._time_source, self.surroundings, self.observer)
 
     def _open_named_store(self) -> Store:
         return open_store(

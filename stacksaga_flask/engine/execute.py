@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from stacksaga_flask.clock import SECOND, Clock
 from stacksaga_flask.errors import PayloadError
 from stacksaga_flask.saga.context import StepContext
-from stacksaga_flask.saga.definition import Execution, Saga
+from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.saga.outcome import Outcome, Retryable, Succeeded, outcome_of
+from stacksaga_flask.saga.step import Execution
 from stacksaga_flask.store.contract import ExecutionType, TransactionRow
+
+T = TypeVar("T")
 
 
 class Surroundings(Protocol):
     """Runs a step where the application wants it to run, and lets what it raises pass."""
 
-    def __call__(self, context: StepContext[Any], step: Callable[[], Any], /) -> Any:
-        """Call the step and return what it returns."""
+    def __call__(self, context: StepContext[Any] | None, step: Callable[[], Any], /) -> Any:
+        """Call the step and return what it returns. There is no context for a saga's result function."""
 
 
-def run_plainly(context: StepContext[Any], step: Callable[[], Any], /) -> Any:
+def run_plainly(context: StepContext[Any] | None, step: Callable[[], Any], /) -> Any:
     """Run a step as it is: the surroundings of a plain WSGI application."""
     return step()
 
@@ -58,6 +61,11 @@ class Executor:
     def budget(self, execution: Execution[Any]) -> int:
         """Time budget of one attempt in microseconds."""
         return execution.budget or self._step_budget
+
+    def outside(self, function: Callable[[], T]) -> T:
+        """Run a function of the application that is no step in the surroundings of steps."""
+        result: T = self._surroundings(None, function)
+        return result
 
     def attempt(
         self,

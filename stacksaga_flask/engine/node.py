@@ -141,6 +141,6 @@ def check_grid(settings: Settings, store: Store) -> None:
         if getattr(recorded, name) != getattr(ours, name):
             raise SchemaMismatch(
                 f"{name} is {getattr(ours, name)} here and {getattr(recorded, name)} in the store for "
-                f"{'/'.join(store.scope)}: all processes need the same grid (R15); set it back, or change it with "
-                f"`flask stacksaga init-schema` once the directory is empty"
+                f"{'/'.join(store.scope)}: all processes need the same grid (R15): set it back, or let all "
+                f"transactions end, stop the service and run `flask stacksaga init-schema` with the new value"
             )

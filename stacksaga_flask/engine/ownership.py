@@ -32,9 +32,14 @@ class Right:
         """When it ends, in microseconds since 1970."""
         return self._ends_at
 
+    @property
+    def last_timestamp(self) -> int:
+        """The highest timestamp given out, or the one it was to be above."""
+        return self._last
+
     def left(self) -> int:
         """Microseconds left; 0 or less once it has ended."""
-        return min(self._ends_at - self._clock.now(), self._ends_at_boot - self._clock.boot())
+        return self._left(self._clock.now())
 
     def timestamp(self) -> int:
         """A timestamp for a write that may be sent now: above every earlier one and below the end (R13).
@@ -42,8 +47,8 @@ class Right:
         Raises:
             RightEnded: It may not.
         """
-        self.check()
-        timestamp = max(self._last + 1, self._clock.now())
+        now = self._checked()
+        timestamp = max(self._last + 1, now)
         if timestamp >= self._ends_at:
             raise RightEnded("no timestamp is left below the end of the right to write")
         self._last = timestamp
@@ -55,9 +60,7 @@ class Right:
         Raises:
             RightEnded: It has.
         """
-        left = self.left()
-        if left <= 0:
-            raise RightEnded(f"the right to write the transaction ended {-left / SECOND:.3f} s ago (R6)")
+        self._checked()
 
     def shrink(self, ends_at: int) -> None:
         """End it earlier, as a new retry pointer does."""
@@ -76,6 +79,16 @@ class Right:
     def end(self) -> None:
         """End it now: the batch that pauses or ends was sent."""
         self._set_end(self._clock.now())
+
+    def _checked(self) -> int:
+        now = self._clock.now()
+        left = self._left(now)
+        if left <= 0:
+            raise RightEnded(f"the right to write the transaction ended {-left / SECOND:.3f} s ago (R6)")
+        return now
+
+    def _left(self, now: int) -> int:
+        return min(self._ends_at - now, self._ends_at_boot - self._clock.boot())
 
     def _set_end(self, ends_at: int) -> None:
         self._ends_at = ends_at

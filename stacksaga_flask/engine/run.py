@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from stacksaga_flask.engine.node import Node, logger
-from stacksaga_flask.engine.record import Recorder, Result
+from stacksaga_flask.engine.node import logger
+from stacksaga_flask.engine.owned import Owned, Result
+from stacksaga_flask.engine.record import record
 from stacksaga_flask.engine.repeat import step_backoff
-from stacksaga_flask.errors import RightEnded, StoreError
-from stacksaga_flask.saga.definition import Execution as DeclaredExecution
+from stacksaga_flask.engine.room import has_room, make_room
+from stacksaga_flask.errors import ClockSkew, RightEnded, StoreError
 from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.saga.outcome import FailedForNow, Outcome, Succeeded
+from stacksaga_flask.saga.step import Execution as DeclaredExecution
 from stacksaga_flask.store.contract import ExecutionType, TransactionRow, Tryout
-from stacksaga_flask.transitions import Action, Execution, Progress, tryout_status
+from stacksaga_flask.transitions import Action, Execution, Progress, StepKind, tryout_status
 
 
 def progress_of(row: TransactionRow) -> Progress:
@@ -28,21 +30,23 @@ def progress_of(row: TransactionRow) -> Progress:
     )
 
 
-def run(node: Node, saga: Saga[Any, Any], recorder: Recorder) -> bool:
+def run(owned: Owned) -> bool:
     """Run a transaction until it ends, pauses or is frozen, and tell whether its last result was recorded.
 
     If not, the transaction stays reachable by its watchdog (R1), and somebody else goes on with it.
     """
     try:
-        while recorder.row.running_status.running:
-            if not recorder.record(_execute(node, saga, recorder)):
+        while owned.row.running_status.running:
+            if not record(owned, _execute(owned)):
                 return False
-        recorder.give_back()
-    except (RightEnded, StoreError) as error:
+        if not owned.row.running_status.terminal:
+            # The batch that ends a transaction deletes the claim with the markers.
+            owned.give_back()
+    except (RightEnded, StoreError, ClockSkew) as error:
         logger.warning(
             "transaction_id=%s of %s is left to its watchdog: %s: %s",
-            recorder.row.transaction_id,
-            saga.name,
+            owned.row.transaction_id,
+            owned.saga.name,
             type(error).__name__,
             error,
         )
@@ -50,30 +54,33 @@ def run(node: Node, saga: Saga[Any, Any], recorder: Recorder) -> bool:
     return True
 
 
-def _execute(node: Node, saga: Saga[Any, Any], recorder: Recorder) -> Result:
+def _execute(owned: Owned) -> Result:
     """Run the next execution, in as many in-process attempts as it may have."""
-    progress = progress_of(recorder.row)
+    node, saga = owned.node, owned.saga
+    progress = progress_of(owned.row)
     execution = saga.plan.next_execution(progress)
     declared = _declared(saga, execution)
+    budget = node.executor.budget(declared)
     attempts = declared.attempts or node.settings.step_attempts
     longest_wait = declared.backoff or node.settings.step_backoff
     tryouts: list[Tryout] = []
+    make_room(owned, budget)
     for n in itertools.count(1):
-        recorder.make_room(node.executor.budget(declared))
         attempt = node.executor.attempt(
-            saga, recorder.row, execution.step.name, execution.execution_type, attempt=progress.attempt + 1
+            saga, owned.row, execution.step.name, execution.execution_type, attempt=progress.attempt + 1
         )
-        retry_after = _retry_after(attempt.outcome)
-        decision = saga.plan.decide(
-            progress, attempt.outcome, attempts_left=n < attempts and retry_after <= longest_wait
-        )
-        error = None if isinstance(attempt.outcome, Succeeded) else attempt.outcome.reason
+        outcome = attempt.outcome
+        again = n < attempts and _retry_after(outcome) <= longest_wait
+        wait = max(_retry_after(outcome), step_backoff(n, longest_wait)) if again else 0
+        # An attempt that does not fit any more is left to a later try, so that this one is recorded.
+        decision = saga.plan.decide(progress, outcome, attempts_left=again and has_room(owned, wait + budget))
+        error = None if isinstance(outcome, Succeeded) else outcome.reason
         tryouts.append(
             Tryout(
                 tryout_index=0,
                 executor=execution.step.name,
                 execution_type=execution.execution_type,
-                status=tryout_status(attempt.outcome),
+                status=tryout_status(outcome),
                 created_at=attempt.created_at,
                 finished_at=attempt.finished_at,
                 instance_id=node.instance_id,
@@ -83,15 +90,16 @@ def _execute(node: Node, saga: Saga[Any, Any], recorder: Recorder) -> Result:
         if decision.action is not Action.TRY_AGAIN:
             break
         progress = decision.progress
-        node.clock.sleep(max(retry_after, step_backoff(n, longest_wait)))
-    succeeded = isinstance(attempt.outcome, Succeeded)
-    committed = succeeded and execution.execution_type is ExecutionType.PROCESS
+        node.clock.sleep(wait)
+    payload = outcome.payload if isinstance(outcome, Succeeded) else None
+    reverting = execution.execution_type is ExecutionType.REVERT
     return Result(
         decision=decision,
         tryouts=tuple(tryouts),
-        payload=attempt.outcome.payload if isinstance(attempt.outcome, Succeeded) else None,
-        committed=execution.step.name if committed else None,
-        retry_after=retry_after,
+        payload=payload,
+        committed=execution.step.name if payload is not None and not reverting else None,
+        retry_after=_retry_after(outcome),
+        backs_off=reverting or execution.step.kind is StepKind.RETRIABLE,
     )
 
 

@@ -17,16 +17,20 @@ from stacksaga_flask.clock import SECOND
 from stacksaga_flask.directory.writer import PointerKind
 from stacksaga_flask.engine.claims import Claim
 from stacksaga_flask.engine.node import Node, logger
+from stacksaga_flask.engine.owned import HARMLESS_TO_REPEAT
 from stacksaga_flask.engine.ownership import Right
 from stacksaga_flask.engine.repeat import repeatedly
-from stacksaga_flask.engine.takeover import apply_checked, arm, confirm, drop_pointer
+from stacksaga_flask.engine.takeover import apply_checked, arm, as_it_may_be_told, confirm, drop_pointer
 from stacksaga_flask.errors import (
+    ClockSkew,
+    Fenced,
     KeyConflict,
     NotStarted,
     OutcomeUnknown,
     RightEnded,
     StartUnknown,
     StoreError,
+    StoreRefused,
     StoreUnavailable,
 )
 from stacksaga_flask.saga.definition import Saga
@@ -85,17 +89,23 @@ def prepare(
         transaction_id: Of the new transaction.
         start_hash: Of a keyed start.
         leave: Leave the run to the daemon: the row is paused from the beginning and has a retry pointer too.
+
+    Raises:
+        ClockSkew, StoreError: The clock could not be compared with the store's (R14).
     """
-    now = node.clock.now()
     domain = node.settings.domain(saga.name)
-    watchdog, registration = arm(node, transaction_id, saga.name)
-    registrations: tuple[Register, ...] = (registration,)
-    retry, fence = None, node.grid.fence(watchdog)
+    now, retry = node.clock.now(), None
+    registrations: tuple[Register, ...]
     if leave:
         window = node.grid.write_window(now, delay_windows=1, not_before=0, write_timeout=node.write_timeout)
         retry = node.writer.path(window, PointerKind.RETRY)
-        registrations = (registration, node.writer.register(retry, transaction_id))
-        fence = min(fence, node.grid.fence(retry))
+        # The watchdog lies behind the retry pointer (R1), however few windows ahead the domain wants it.
+        later = node.grid.ahead(node.grid.opens(window), domain.restore_delay_windows)
+        watchdog = node.writer.path(later, PointerKind.WATCHDOG)
+        registrations = (node.writer.register(watchdog, transaction_id), node.writer.register(retry, transaction_id))
+    else:
+        watchdog, registration = arm(node, transaction_id, saga.name)
+        registrations = (registration,)
     row = TransactionRow(
         transaction_id=transaction_id,
         running_status=RunningStatus.PROCESS_PAUSED if leave else RunningStatus.PROCESSING,
@@ -112,7 +122,7 @@ def prepare(
     )
     keep_for = node.settings.history_retention // SECOND
     listing = (node.writer.index_start(row, keep_for=keep_for),) if node.settings.start_index else ()
-    return Prepared(row, registrations, listing, fence)
+    return Prepared(row, registrations, listing, node.grid.fence(retry or watchdog))
 
 
 def start(node: Node, saga: Saga[Any, Any], data: bytes, *, leave: bool = False) -> Started:
@@ -122,7 +132,11 @@ def start(node: Node, saga: Saga[Any, Any], data: bytes, *, leave: bool = False)
         NotStarted: It was not; no step ran.
         StartUnknown: Whether it was is unknown; no step ran here.
     """
-    prepared = prepare(node, saga, data, uuid.uuid4(), start_hash=None, leave=leave)
+    transaction_id = uuid.uuid4()
+    try:
+        prepared = prepare(node, saga, data, transaction_id, start_hash=None, leave=leave)
+    except StoreError as error:
+        raise _not_started(transaction_id, error) from error
     row = prepared.row
     right = Right(node.clock, ends_at=prepared.fence)
     write = WriteTransaction(row=row, timestamp=right.timestamp(), expected=Expected.ABSENT)
@@ -184,9 +198,10 @@ def start_keyed(node: Node, saga: Saga[Any, Any], data: bytes, key: str, *, leav
         KeyConflict: The key was used with another saga or payload.
         NotStarted: Nothing was started; the key may be used again at once.
         StartUnknown: Whether it was started is unknown; repeat with the same key.
+        ClockSkew: Nothing was started.
     """
     transaction_id = transaction_id_of(key)
-    start_hash = canonical_hash(saga.name, data)
+    start_hash = start_hash_of(saga, data)
     try:
         stored = node.store.read(transaction_id)
         if stored is not None:
@@ -195,51 +210,90 @@ def start_keyed(node: Node, saga: Saga[Any, Any], data: bytes, key: str, *, leav
     except StoreError as error:
         raise _not_started(transaction_id, error) from error
     if attempt.claim is None:
-        if attempt.holder_hash not in (None, start_hash):
+        if _differs(attempt.holder_hash, start_hash):
             raise _conflict(transaction_id)
         return _answered(node, _wait_for_row(node, transaction_id), start_hash)
     return _claimed_start(node, saga, data, attempt.claim, start_hash, leave)
 
 
+def start_hash_of(saga: Saga[Any, Any], data: bytes) -> str:
+    """Hash of a start, with the payload version, as payloads of different versions cannot be compared."""
+    return f"{saga.codec.version}:{canonical_hash(saga.name, data)}"
+
+
+def _differs(known: str | None, start_hash: str) -> bool:
+    """Whether a start with one hash was certainly another request than one with the other."""
+    return known is not None and known.split(":")[0] == start_hash.split(":")[0] and known != start_hash
+
+
 def _claimed_start(
     node: Node, saga: Saga[Any, Any], data: bytes, claim: Claim, start_hash: str, leave: bool
 ) -> Started:
-    prepared = prepare(node, saga, data, claim.transaction_id, start_hash=start_hash, leave=leave)
-    right = Right(node.clock, ends_at=min(claim.trusted_until, prepared.fence))
+    transaction_id = claim.transaction_id
     try:
+        prepared = prepare(node, saga, data, transaction_id, start_hash=start_hash, leave=leave)
+        right = Right(node.clock, ends_at=min(claim.trusted_until, prepared.fence))
         apply_checked(node, right, *prepared.registrations, *prepared.listing)
-        stored = node.store.read(claim.transaction_id)
+        stored = node.store.read(transaction_id)
     except (StoreError, RightEnded) as error:
-        # The row was never sent, so the claim may go and the pointer, if it is there, has none (R2).
+        # The row was never sent, so the claim may go; the pointer, if it is there, has none (R2).
         _give_back(node, claim)
-        raise _not_started(claim.transaction_id, error) from error
+        raise _not_started(transaction_id, error) from error
+    except ClockSkew:
+        _give_back(node, claim)
+        raise
     if stored is not None:
         _give_back(node, claim)
         return _answered(node, stored, start_hash)
     try:
         _write_row(node, right, prepared.row)
-    except (StoreError, RightEnded) as error:
+        right.extend(prepared.fence)
+    except Fenced:
+        return _answered(node, _wait_for_row(node, transaction_id), start_hash)
+    except (StoreUnavailable, StoreRefused) as error:
+        _give_back(node, claim)
+        raise _not_started(transaction_id, error) from error
+    except (OutcomeUnknown, RightEnded) as error:
         raise StartUnknown(
-            f"whether the transaction {claim.transaction_id} was started is unknown ({error}); no step ran here: "
-            f"repeat the request with the same Idempotency-Key",
-            transaction_id=claim.transaction_id,
+            f"whether the transaction {transaction_id} was started is unknown ({error}); no step ran here: repeat "
+            f"the request with the same Idempotency-Key",
+            transaction_id=transaction_id,
+            keyed=True,
         ) from error
     node.recorded(None, prepared.row)
-    right.extend(prepared.fence)
     return Started(prepared.row, None if leave else right, claim)
 
 
 def _write_row(node: Node, right: Right, row: TransactionRow) -> None:
-    """Write the row within trust; what was not acknowledged is repeated with a higher timestamp while that lasts."""
+    """Write the row within trust; what was not acknowledged is repeated with a higher timestamp while that lasts.
 
-    def write(expected: Expected) -> None:
-        batch = WriteTransaction(row=row, timestamp=right.timestamp(), expected=expected, expected_epoch=row.epoch)
-        apply_checked(node, right, batch)
+    Raises:
+        StoreUnavailable, StoreRefused: Nothing was written, by any attempt.
+        Fenced: Another start of the same key has written a row.
+        OutcomeUnknown, RightEnded: It may have been written.
+    """
+    unknown: list[OutcomeUnknown] = []
+
+    def write() -> None:
+        batch = WriteTransaction(row=row, timestamp=right.timestamp(), expected=Expected.ABSENT)
+        try:
+            apply_checked(node, right, batch)
+        except OutcomeUnknown as error:
+            unknown.append(error)
+            raise
+        except Fenced:
+            # Where a store fences, the row of an attempt whose answer was lost stands in the way of the next.
+            stored = node.store.read(row.transaction_id)
+            right.check()
+            if stored is None or stored.row != row:
+                raise
 
     try:
-        write(Expected.ABSENT)
-    except (StoreUnavailable, OutcomeUnknown):
-        repeatedly(lambda: write(Expected.EPOCH_OR_ABSENT), (StoreUnavailable, OutcomeUnknown), node.clock)
+        repeatedly(write, HARMLESS_TO_REPEAT, node.clock, at_most=2 * node.write_timeout)
+    except (StoreUnavailable, StoreRefused) as error:
+        if unknown:
+            raise OutcomeUnknown(f"{unknown[-1]}; then: {error}") from error
+        raise
 
 
 def _give_back(node: Node, claim: Claim) -> None:
@@ -264,10 +318,11 @@ def _wait_for_row(node: Node, transaction_id: UUID) -> StoredTransaction:
         else:
             return stored
     except StoreError as error:
-        raise StartUnknown(transaction_id=transaction_id) from error
+        raise StartUnknown(transaction_id=transaction_id, keyed=True) from error
     raise StartUnknown(
         f"another request with this Idempotency-Key is starting the transaction {transaction_id}: repeat this one",
         transaction_id=transaction_id,
+        keyed=True,
     )
 
 
@@ -278,26 +333,28 @@ def _answered(node: Node, stored: StoredTransaction, start_hash: str) -> Started
         KeyConflict: It was started with another saga or payload.
     """
     row = stored.row
-    if row.start_hash != start_hash:
+    if row.start_hash is None or _differs(row.start_hash, start_hash):
         raise _conflict(row.transaction_id)
-    if row.running_status.terminal and not _confirmed(node, row):
-        return Started(replace(row, running_status=RunningStatus.PROCESSING), None)
-    return Started(row, None)
-
-
-def _confirmed(node: Node, row: TransactionRow) -> bool:
-    """Whether a terminal status may be answered: its watchdog is gone, or we confirm it under a claim (R4)."""
     try:
-        if row.watchdog is None or not node.store.has_pointer(row.watchdog, row.transaction_id):
-            return True
-        claim = node.claims.take(row.transaction_id).claim
-        stored = node.store.read(row.transaction_id) if claim is not None else None
-        if claim is None or stored is None or not stored.row.running_status.terminal:
-            return False
-        confirm(node, claim, stored)
+        told = as_it_may_be_told(node, row)
+        if told is not row and _confirmed(node, row.transaction_id):
+            told = row
     except (StoreError, RightEnded) as error:
         logger.info("transaction_id=%s is not confirmed yet: %s", row.transaction_id, error)
+        told = replace(row, running_status=RunningStatus.PROCESSING)
+    return Started(told, None)
+
+
+def _confirmed(node: Node, transaction_id: UUID) -> bool:
+    """Confirm a terminal status under a claim (R4); False if that is another's business now."""
+    claim = node.claims.take(transaction_id).claim
+    if claim is None:
         return False
+    stored = node.store.read(transaction_id)
+    if stored is None or not stored.row.running_status.terminal:
+        node.claims.give_back(claim)
+        return False
+    confirm(node, claim, stored)
     return True
 
 

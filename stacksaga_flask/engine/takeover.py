@@ -34,13 +34,35 @@ class Taken(NamedTuple):
     right: Right
 
 
-def claimed_right(node: Node, claim: Claim, stored: StoredTransaction) -> Right:
-    """The right that a claim gives over a row that was read under it (R13)."""
-    return Right(node.clock, ends_at=claim.trusted_until, above=stored.written_at)
+def claimed_right(node: Node, claim: Claim, stored: StoredTransaction, *, above: int = 0) -> Right:
+    """The right that a claim gives over a row that was read under it (R13).
+
+    Args:
+        node: This process.
+        claim: The claim.
+        stored: The row that was read.
+        above: The last timestamp that this process gave the transaction, if it wrote it before.
+    """
+    return Right(node.clock, ends_at=claim.trusted_until, above=max(above, stored.written_at))
+
+
+def compare_clock(node: Node) -> None:
+    """See that this machine's clock may be trusted, as before anything is started or armed (R14).
+
+    Raises:
+        ClockSkew: It is too far from the store's.
+        StoreError: The store did not tell its time.
+    """
+    node.clock.compare(node.store.now)
 
 
 def arm(node: Node, transaction_id: UUID, saga_name: str) -> tuple[Path, Register]:
-    """A path for a new watchdog, and the operation that registers it."""
+    """A path for a new watchdog, and the operation that registers it.
+
+    Raises:
+        ClockSkew, StoreError: See `compare_clock`.
+    """
+    compare_clock(node)
     window = node.grid.write_window(
         node.clock.now(),
         delay_windows=node.settings.domain(saga_name).restore_delay_windows,
@@ -51,18 +73,18 @@ def arm(node: Node, transaction_id: UUID, saga_name: str) -> tuple[Path, Registe
     return path, node.writer.register(path, transaction_id)
 
 
-def take_over(node: Node, claim: Claim, stored: StoredTransaction) -> Taken:
+def take_over(node: Node, claim: Claim, stored: StoredTransaction, *, above: int = 0) -> Taken:
     """Take over a running or paused transaction that was read under the claim (R6).
 
     A running one is armed with a watchdog of our own first. A takeover from PROCESSING makes the next step possibly
-    done (R8).
+    done (R8). Arguments are those of `claimed_right`.
 
     Raises:
         RightEnded: The claim is no longer trusted, or an acknowledgement came too late.
         StoreError: The takeover was not acknowledged.
     """
     row = stored.row
-    right = claimed_right(node, claim, stored)
+    right = claimed_right(node, claim, stored, above=above)
     registrations: tuple[Register, ...] = ()
     watchdog = row.watchdog
     if row.running_status.running:
@@ -108,20 +130,40 @@ def apply_checked(node: Node, right: Right, *operations: Operation) -> None:
         return
     node.store.apply(*operations)
     right.check()
-    now = node.clock.now()
     for operation in operations:
         if isinstance(operation, Register):
-            node.writer.acknowledged(operation, now)
+            node.writer.acknowledged(operation, node.clock.now())
 
 
-def confirm(node: Node, claim: Claim, stored: StoredTransaction) -> None:
+def as_it_may_be_told(node: Node, row: TransactionRow) -> TransactionRow:
+    """The row, with a terminal status only once it counts: its watchdog is gone (R4).
+
+    Raises:
+        StoreError: The store could not be asked.
+    """
+    if not row.running_status.terminal or row.watchdog is None:
+        return row
+    if not node.store.has_pointer(row.watchdog, row.transaction_id):
+        return row
+    return replace(row, running_status=_BEFORE_THE_END[row.running_status])
+
+
+_BEFORE_THE_END = {
+    RunningStatus.PROCESS_COMPLETED: RunningStatus.PROCESSING,
+    RunningStatus.REVERT_COMPLETED: RunningStatus.REVERTING,
+}
+
+
+def confirm(node: Node, claim: Claim, stored: StoredTransaction, *, above: int = 0) -> None:
     """Make a terminal status that was read count (R4): write it again, clean up, give the claim back.
+
+    Arguments are those of `claimed_right`.
 
     Raises:
         RightEnded, StoreError: It could not be confirmed now.
     """
     row = stored.row
-    right = claimed_right(node, claim, stored)
+    right = claimed_right(node, claim, stored, above=above)
     write = WriteTransaction(
         row=row, timestamp=right.timestamp(), expected_epoch=row.epoch, delete_markers=True, delete_frozen=True
     )

@@ -11,7 +11,7 @@ from flask import Blueprint, Flask, Response, current_app, has_request_context, 
 
 from stacksaga_flask.config import read_settings
 from stacksaga_flask.engine.engine import Engine, Transaction
-from stacksaga_flask.errors import ConfigurationError, InvalidKey, NoSuchTransaction, StackSagaError
+from stacksaga_flask.errors import ConfigurationError, InvalidKey, NoSuchTransaction, PayloadError, StackSagaError
 from stacksaga_flask.extension.answers import HANDLED, Answers
 from stacksaga_flask.extension.cli import stacksaga_commands
 from stacksaga_flask.extension.signals import SignalObserver
@@ -44,6 +44,8 @@ class StackSaga:
         app: The application; without it call `init_app`.
         sagas: The application's sagas, registered with each application that is initialised.
         answers: How states and errors are told to clients.
+        key_scope: Whose keys the current request's are, such as the id of the account that is logged in. Without it
+            the ``Idempotency-Key`` header alone is the key, and two clients that send the same one meet.
 
     Raises:
         ConfigurationError: A ``STACKSAGA_`` setting is wrong. Nothing was opened or registered.
@@ -51,10 +53,16 @@ class StackSaga:
     """
 
     def __init__(
-        self, app: Flask | None = None, *, sagas: Iterable[Saga[Any, Any]] = (), answers: Answers | None = None
+        self,
+        app: Flask | None = None,
+        *,
+        sagas: Iterable[Saga[Any, Any]] = (),
+        answers: Answers | None = None,
+        key_scope: Callable[[], str] | None = None,
     ) -> None:
         self._sagas = list(sagas)
         self._answers = answers or Answers()
+        self._key_scope = key_scope
         if app is not None:
             self.init_app(app)
 
@@ -69,10 +77,9 @@ class StackSaga:
         settings = read_settings(app.config, application_name=app.name)
         engine = Engine(settings, sagas=self._sagas, surroundings=step_surroundings(app), observer=SignalObserver(app))
         app.extensions["stacksaga"] = StackSagaState(engine, self._answers)
-        taken = app.error_handler_spec[None][None]
-        for kind in HANDLED:
-            if kind not in taken:
-                app.register_error_handler(kind, self._problem)
+        if StackSagaError not in app.error_handler_spec[None][None]:
+            # One handler for the root, so that any handler of the application is a more specific one.
+            app.register_error_handler(StackSagaError, self._problem)
         app.cli.add_command(stacksaga_commands)
 
     def register(self, saga: Saga[Any, Any]) -> None:
@@ -112,11 +119,11 @@ class StackSaga:
         Raises:
             StackSagaError: See `stacksaga_flask.extension.answers`; each is answered unless the application handles it.
         """
-        return self.answer(self.engine.run(saga, payload, key=_key(key)))
+        return self.answer(self.engine.run(saga, payload, key=self._key(key)))
 
     def start(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Response:
         """Start a saga, answer 202 at once and leave the run to the daemon. Arguments and errors as for `run`."""
-        return self.answer(self.engine.start(saga, payload, key=_key(key)))
+        return self.answer(self.engine.start(saga, payload, key=self._key(key)))
 
     def answer(self, transaction: Transaction[Any]) -> Response:
         """The answer for a transaction in its present state.
@@ -154,6 +161,24 @@ class StackSaga:
 
         target.record(remember)
 
+    def _key(self, key: str | None) -> str | None:
+        """The given key, or the one in the request's header.
+
+        Raises:
+            InvalidKey: It cannot be a key.
+        """
+        scope = ""
+        if key is None and has_request_context():
+            key = request.headers.get(KEY_HEADER)
+            scope = "" if self._key_scope is None else f"{self._key_scope()}/"
+        if key is None:
+            return None
+        if not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+            raise InvalidKey(
+                f"an Idempotency-Key has from 1 to {_LONGEST_KEY} printable ASCII characters; this has {len(key)}"
+            )
+        return scope + key
+
     def _status_view(self, authorize: Authorize) -> Callable[[UUID], Response]:
         def stacksaga_status(transaction_id: UUID) -> Response:
             state = self._state()
@@ -165,9 +190,11 @@ class StackSaga:
         return stacksaga_status
 
     def _problem(self, error: StackSagaError) -> Response:
+        if not isinstance(error, HANDLED):
+            raise error
         state = self._state()
         response = state.answers.problem(error, state.engine.settings)
-        if response.status_code >= 500:
+        if response.status_code >= 500 or isinstance(error, PayloadError):
             current_app.logger.error("%s", error, exc_info=error)
         return response
 
@@ -180,18 +207,3 @@ def _state_of(app: Flask) -> StackSagaState:
     if not isinstance(state, StackSagaState):
         raise ConfigurationError(f"the application {app.name!r} has no StackSaga: call stacksaga.init_app(app) first")
     return state
-
-
-def _key(key: str | None) -> str | None:
-    """The given key, or the one in the request's header.
-
-    Raises:
-        InvalidKey: It cannot be a key.
-    """
-    if key is None and has_request_context():
-        key = request.headers.get(KEY_HEADER)
-    if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
-        raise InvalidKey(
-            f"an Idempotency-Key has from 1 to {_LONGEST_KEY} printable ASCII characters; this has {len(key)}"
-        )
-    return key

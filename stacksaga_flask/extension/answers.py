@@ -42,19 +42,17 @@ _PROBLEMS: dict[type[StackSagaError], tuple[HTTPStatus, str, bool]] = {
     Compensated: (HTTPStatus.UNPROCESSABLE_ENTITY, "The transaction was refused and is undone", True),
     KeyConflict: (HTTPStatus.CONFLICT, "The Idempotency-Key was used before", True),
     InvalidKey: (HTTPStatus.BAD_REQUEST, "The Idempotency-Key is not valid", True),
-    PayloadTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The payload is too large", True),
-    PayloadError: (HTTPStatus.BAD_REQUEST, "The payload cannot be stored", True),
+    PayloadTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The payload is too large", False),
+    PayloadError: (HTTPStatus.BAD_REQUEST, "The payload cannot be stored", False),
     NoSuchTransaction: (HTTPStatus.NOT_FOUND, "There is no such transaction", False),
     NotStarted: (HTTPStatus.SERVICE_UNAVAILABLE, "Nothing was started; repeat the request", False),
-    StartUnknown: (
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        "Whether it was started is unknown; repeat the request with the same Idempotency-Key",
-        False,
-    ),
+    StartUnknown: (HTTPStatus.SERVICE_UNAVAILABLE, "Whether it was started is unknown", False),
     ClockSkew: (HTTPStatus.SERVICE_UNAVAILABLE, "Nothing was started; repeat the request", False),
     StoreError: (HTTPStatus.SERVICE_UNAVAILABLE, "The event store cannot be asked now; repeat the request", False),
 }
 HANDLED = tuple(_PROBLEMS)
+_REPEAT = "; repeat the request with the same Idempotency-Key"
+_DO_NOT_REPEAT = "; repeating the request would be a second one, so ask what became of this one first"
 
 
 class Answers:
@@ -91,6 +89,9 @@ class Answers:
     def problem(self, error: StackSagaError, settings: Settings) -> Response:
         """An error as ``application/problem+json``."""
         status, title, told = next(_PROBLEMS[kind] for kind in type(error).__mro__ if kind in _PROBLEMS)
+        repeatable = not isinstance(error, StartUnknown) or error.keyed
+        if isinstance(error, StartUnknown):
+            title += _REPEAT if repeatable else _DO_NOT_REPEAT
         problem = {"type": "about:blank", "title": title, "status": status.value}
         if told:
             problem["detail"] = str(error)
@@ -99,7 +100,7 @@ class Answers:
         if transaction_id is not None:
             problem["transaction_id"] = str(transaction_id)
             response.headers["Transaction-Id"] = str(transaction_id)
-        if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        if status is HTTPStatus.SERVICE_UNAVAILABLE and repeatable:
             response.headers["Retry-After"] = str(math.ceil(settings.claim_ttl / SECOND))
         response.data = msgspec.json.encode(problem)
         return response
@@ -118,9 +119,11 @@ class Answers:
         return None if endpoint is None else url_for(endpoint, transaction_id=transaction.transaction_id)
 
     def retry_after(self, transaction: Transaction[Any], settings: Settings) -> int:
-        """Seconds until a paused transaction may have been picked up."""
-        windows = settings.domain(transaction.saga_name).retry_delay_windows
-        return math.ceil((windows * settings.window_interval + settings.seal_delay) / SECOND)
+        """Seconds until a paused transaction is picked up: its window opens, and counts as sealed a little later."""
+        opens_in = transaction.retry_in
+        if opens_in is None:
+            opens_in = settings.domain(transaction.saga_name).retry_delay_windows * settings.window_interval / SECOND
+        return math.ceil(opens_in + settings.seal_delay / SECOND)
 
     def _answer(self, status: HTTPStatus, transaction: Transaction[Any], body: bytes | dict[str, Any]) -> Response:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)

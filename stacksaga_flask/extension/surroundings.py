@@ -45,7 +45,7 @@ def step_surroundings(app: Flask) -> Surroundings:
                     raise RequestUsedInStep(f"the step used the request or the session: {_REMEDY}") from error
                 raise
 
-    def surroundings(context: StepContext[Any], step: Callable[[], Any], /) -> Any:
+    def surroundings(context: StepContext[Any] | None, step: Callable[[], Any], /) -> Any:
         # A fresh context, in which Flask's context variables are not set.
         return contextvars.Context().run(run, step)
 

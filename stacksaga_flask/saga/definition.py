@@ -5,132 +5,20 @@ Every rule that can be checked at declaration is checked there, before any trans
 
 from __future__ import annotations
 
-import datetime
-import typing
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Generic, TypeVar, overload
 
 import msgspec
-from msgspec import inspect
 
-from stacksaga_flask.config_values import duration, plain_name
+from stacksaga_flask.config_values import plain_name
 from stacksaga_flask.errors import DefinitionError
-from stacksaga_flask.saga.context import StepContext
 from stacksaga_flask.saga.payload import PayloadCodec, Upcaster, payload_codec
-from stacksaga_flask.saga.payload_types import parts
+from stacksaga_flask.saga.result import result_type
+from stacksaga_flask.saga.step import Duration, Execution, Step, StepFunction, check_signature
 from stacksaga_flask.transitions import Plan, PlannedStep, StepKind
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-StepFunction = Callable[[P, StepContext[P]], P | None]
-"""Takes the payload and the context. Returns the new payload, or None to keep the (changed) one it was given."""
-
-Duration = str | int | float | datetime.timedelta
-
-
-class Execution(Generic[P]):
-    """One side of a step: its function and what it may cost.
-
-    Attributes:
-        function: The step function.
-        budget: Time budget of one attempt in microseconds; None takes STACKSAGA_STEP_BUDGET.
-        attempts: In-process attempts; None takes STACKSAGA_STEP_ATTEMPTS.
-        backoff: Longest wait before the second attempt in microseconds, doubled for each further one and drawn at
-            random below that; None takes STACKSAGA_STEP_BACKOFF.
-    """
-
-    __slots__ = ("attempts", "backoff", "budget", "function")
-
-    def __init__(
-        self,
-        function: StepFunction[P],
-        *,
-        budget: Duration | None,
-        attempts: int | None,
-        backoff: Duration | None,
-    ) -> None:
-        name = function.__name__
-        if attempts is not None and attempts < 1:
-            raise DefinitionError(f"{name}: attempts={attempts} is under 1; the first attempt counts")
-        self.function = function
-        self.attempts = attempts
-        self.budget = _positive(name, "budget", budget)
-        self.backoff = _positive(name, "backoff", backoff)
-
-
-def _positive(name: str, option: str, value: Duration | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        microseconds: int = duration(at_least=1000)(value)
-    except ValueError as error:
-        raise DefinitionError(f"{name}: {option}={value!r} is refused: {error}") from error
-    return microseconds
-
-
-class Step(Generic[P]):
-    """A declared step. Call it to run its process function, as a unit test does."""
-
-    def __init__(self, saga: Saga[P, Any], plan: PlannedStep, process: Execution[P]) -> None:
-        self._saga = saga
-        self.plan = plan
-        self.process = process
-        self.reverting: Execution[P] | None = None
-
-    @property
-    def name(self) -> str:
-        """The step's name, as stored."""
-        return self.plan.name
-
-    def __call__(self, payload: P, context: StepContext[P]) -> P | None:
-        return self.process.function(payload, context)
-
-    @overload
-    def revert(self, function: StepFunction[P], /) -> StepFunction[P]: ...
-
-    @overload
-    def revert(
-        self, *, budget: Duration | None = ..., attempts: int | None = ..., backoff: Duration | None = ...
-    ) -> Callable[[StepFunction[P]], StepFunction[P]]: ...
-
-    def revert(
-        self,
-        function: StepFunction[P] | None = None,
-        *,
-        budget: Duration | None = None,
-        attempts: int | None = None,
-        backoff: Duration | None = None,
-    ) -> StepFunction[P] | Callable[[StepFunction[P]], StepFunction[P]]:
-        """Declare what undoes this step.
-
-        It must tolerate that the step never happened: it runs too when a step failed and nobody knows what was done
-        (R8). It has an idempotency key of its own.
-
-        Raises:
-            DefinitionError: The step is never reverted, or already has a revert.
-        """
-
-        def declare(revert: StepFunction[P]) -> StepFunction[P]:
-            if self.plan.kind is not StepKind.COMMAND:
-                raise DefinitionError(
-                    f"{self._saga.name}: {self.name!r} is a {self.plan.kind.value} step, which is never reverted"
-                    f"{_WHY_NOT_REVERTED[self.plan.kind]}: remove its revert"
-                )
-            if self.reverting is not None:
-                raise DefinitionError(f"{self._saga.name}: {self.name!r} has two reverts: keep one")
-            self._saga.check_signature(revert)
-            self.reverting = Execution(revert, budget=budget, attempts=attempts, backoff=backoff)
-            return revert
-
-        return declare if function is None else declare(function)
-
-
-_WHY_NOT_REVERTED = {
-    StepKind.QUERY: " since it only reads",
-    StepKind.PIVOT: ", being the point of no return",
-    StepKind.RETRIABLE: " since it stands after the pivot and is retried until it succeeds",
-}
 
 
 class Saga(Generic[P, R]):
@@ -178,7 +66,7 @@ class Saga(Generic[P, R]):
         self.payload_type = payload
         self.codec: PayloadCodec[P] = payload_codec(payload, version=payload_version)
         self._result = result
-        self._result_type = _result_type(name, result)
+        self._result_type = result_type(name, result)
         self._steps: dict[str, Step[P]] = {}
         self._pivot: str | None = None
         self._plan: Plan | None = None
@@ -364,25 +252,6 @@ class Saga(Generic[P, R]):
         steps = self._steps.values()
         return (*(s.process for s in steps), *(s.reverting for s in steps if s.reverting is not None))
 
-    def check_signature(self, function: StepFunction[P]) -> None:
-        """Refuse a function whose annotation says that it returns what is no payload.
-
-        Raises:
-            DefinitionError: It does.
-        """
-        try:
-            returned = typing.get_type_hints(function).get("return", Any)
-        except NameError:
-            # Names that exist for type checkers only; what the step returns is checked when it does.
-            return
-        accepted = (Any, type(None), _bare(self.payload_type))
-        for kind in typing.get_args(returned) if typing.get_origin(returned) in _UNIONS else (returned,):
-            if _bare(kind) not in accepted:
-                raise DefinitionError(
-                    f"{self.name}: {function.__name__!r} is declared to return {kind!r}, which is not the payload "
-                    f"{self.payload_type!r}: return the payload, or None to keep the one given"
-                )
-
     def _add(
         self,
         kind: StepKind,
@@ -402,37 +271,12 @@ class Saga(Generic[P, R]):
                 f"{self.name}: {self._pivot!r} and {name!r} are both pivots; there is one point of no return: "
                 f"declare what follows it with @saga.step"
             )
-        self.check_signature(function)
-        step = Step(self, PlannedStep(name, kind, honours_keys), execution)
+        check_signature(self.name, self.payload_type, function)
+        step = Step(self.name, self.payload_type, PlannedStep(name, kind, honours_keys), execution)
         self._steps[name] = step
         if kind is StepKind.PIVOT:
             self._pivot = name
         return step
-
-
-def _bare(kind: Any) -> Any:
-    """The class behind a parametrised type."""
-    return typing.get_origin(kind) or kind
-
-
-_UNIONS = (typing.Union, type(int | None))
-
-
-def _result_type(name: str, result: Callable[[Any], Any] | None) -> Any:
-    """What a result is read back as: the type that its function is annotated to return."""
-    if result is None:
-        return None
-    try:
-        kind = typing.get_type_hints(result).get("return", Any)
-        for path, part in parts(inspect.type_info(kind), "the result"):
-            if isinstance(part, inspect.CustomType):
-                raise TypeError(f"{path} is of type {part.cls!r}")
-    except (TypeError, NameError) as error:
-        raise DefinitionError(
-            f"{name}: the public result cannot be JSON as {result.__name__!r} declares it: {error}; return a dict, "
-            f"dataclass or msgspec Struct whose types are known where the function is declared"
-        ) from error
-    return kind
 
 
 def _stored_name(what: str, name: str) -> str:

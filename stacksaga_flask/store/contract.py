@@ -364,5 +364,21 @@ class Store(TransactionStore, MarkerStore, DirectoryStore, Protocol):
             OutcomeUnknown: It may have been recorded; asking again does no harm.
         """
 
+    def before_fork(self, timeout: float) -> None:
+        """Come to rest before the process forks, so that a child inherits nothing that is open (R2, R11).
+
+        Where there are connections: wait for the calls under way, give back every connection, and let new calls wait
+        until `after_fork_in_parent`. A child uses another store object, and never calls this one.
+
+        Args:
+            timeout: Seconds to wait for the calls under way.
+
+        Raises:
+            StoreUnavailable: They take longer. All is as before: calls go on, and connections are open.
+        """
+
+    def after_fork_in_parent(self) -> None:
+        """Let calls go on after `before_fork`, whether or not there was a fork; connections are opened when needed."""
+
     def close(self) -> None:
         """Give back connections. Closing twice is fine."""

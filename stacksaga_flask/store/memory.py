@@ -186,5 +186,11 @@ class MemoryStore:
                 self._tables.grid = grid
             return self._tables.grid
 
+    def before_fork(self, timeout: float) -> None:
+        """Nothing to wait for: nothing is open."""
+
+    def after_fork_in_parent(self) -> None:
+        """Nothing waits."""
+
     def close(self) -> None:
         """Nothing to give back: others may go on using the data."""

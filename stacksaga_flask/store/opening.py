@@ -65,6 +65,8 @@ def open_store(url: str, scope: Scope, *, clock_source: TimeSource | None, timeo
 def init_schema(url: str, scope: Scope, *, window_interval: int, clock_skew_margin: int, timeout: float) -> list[str]:
     """Apply what is missing of the schema and record the grid of the scope (R15); repeating it does no harm.
 
+    A grid that is recorded is changed while the scope has no pointer.
+
     Args:
         url: As for `open_store`. A memory store needs nothing.
         scope: The service whose settings are recorded.
@@ -73,11 +75,11 @@ def init_schema(url: str, scope: Scope, *, window_interval: int, clock_skew_marg
         timeout: Seconds to wait for another process that is writing.
 
     Returns:
-        What was applied, in order; empty if nothing was missing.
+        What was applied or changed, in order; empty if nothing was missing.
 
     Raises:
         ConfigurationError: The URL names no store that this version has.
-        SchemaMismatch: The scope was set up with another grid; nothing was changed.
+        SchemaMismatch: The scope was set up with another grid and has pointers; nothing was changed.
         StoreError: The store cannot be opened or written.
     """
     if url == MEMORY:

@@ -46,7 +46,7 @@ class Attempted(NamedTuple):
 class _Fault(NamedTuple):
     step: str
     execution_type: ExecutionType
-    error: Callable[[], BaseException]
+    error: BaseException
     after: bool
 
 
@@ -111,13 +111,13 @@ class SagaTesting:
             execution_type: Which side of the step.
         """
         self._check(step)
-        make = error if isinstance(error, type) else lambda: error
-        self._faults.extend([_Fault(step, execution_type, make, after=False)] * times)
+        raised = _made(error) if isinstance(error, type) else error
+        self._faults.extend([_Fault(step, execution_type, raised, after=False)] * times)
 
     def crash_after(self, step: str, *, execution_type: ExecutionType = ExecutionType.PROCESS) -> None:
         """Kill the process after the step was called and before that is recorded: `run` raises `Crashed`."""
         self._check(step)
-        self._faults.append(_Fault(step, execution_type, Crashed, after=True))
+        self._faults.append(_Fault(step, execution_type, Crashed(), after=True))
 
     def advance(self, duration: datetime.timedelta) -> None:
         """Let time pass."""
@@ -155,7 +155,9 @@ class SagaTesting:
         if step not in known:
             raise LookupError(f"no saga has a step {step!r}; there are {', '.join(sorted(known)) or 'none'}")
 
-    def _surround(self, context: StepContext[Any], step: Callable[[], Any], /) -> Any:
+    def _surround(self, context: StepContext[Any] | None, step: Callable[[], Any], /) -> Any:
+        if context is None:
+            return self._call(context, step)
         fault = next((f for f in self._faults if (f.step, f.execution_type) == _side(context)), None)
         if fault is None:
             return self._call(context, step)
@@ -164,10 +166,18 @@ class SagaTesting:
             with suppress(Exception):
                 self._call(context, step)
             self.engine.close()
-        raise fault.error()
+        raise fault.error
 
-    def _call(self, context: StepContext[Any], step: Callable[[], Any]) -> Any:
+    def _call(self, context: StepContext[Any] | None, step: Callable[[], Any]) -> Any:
         return step() if self._inner is None else self._inner(context, step)
+
+
+def _made(error: type[BaseException]) -> BaseException:
+    """An exception of a class that takes no argument, or one that tells why (as `Rejected` does)."""
+    try:
+        return error()
+    except TypeError:
+        return error("made to fail by the test")
 
 
 def _side(context: StepContext[Any]) -> tuple[str, ExecutionType]:

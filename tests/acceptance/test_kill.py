@@ -179,7 +179,7 @@ def test_every_process_that_should_have_died_did_and_there_were_hundreds(campaig
     assert {each.name: killed[each.name] for each in around_operations} == {
         each.name: 2 * len(each.operations) for each in around_operations
     }
-    assert sum(killed[each.name] for each in around_operations) == 384
+    assert sum(killed[each.name] for each in around_operations) == 388
     # BEGIN and COMMIT, five tiers, index and row; then BEGIN, row, tryout, marker and COMMIT for each of three steps.
     assert min(killed[each.name] for each in SCENARIOS if each.each_statement) > 9 + 3 * 5
 
@@ -200,7 +200,7 @@ def test_the_store_is_killed_at_every_operation_that_talks_to_the_database(tmp_p
         def __getattr__(self, name: str) -> Callable[[], str]:
             return lambda: name
 
-    store: Any = KillingStore(Inner(), points)  # type: ignore[arg-type]
+    store: Any = KillingStore(Inner(), points, str)  # type: ignore[arg-type]
     for name in sorted(expected):
         assert getattr(store, name)() == name
     store.close()

@@ -94,6 +94,12 @@ class DoesNothing(Faults):
     def now(self) -> int:
         return 0
 
+    def before_fork(self, timeout: float) -> None:
+        """There is nothing to wait for."""
+
+    def after_fork_in_parent(self) -> None:
+        """Nor anything that waits."""
+
     def close(self) -> None:
         """There is nothing to close either."""
 

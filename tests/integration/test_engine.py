@@ -370,7 +370,117 @@ def test_a_step_that_does_not_fit_before_the_fence_arms_again_first() -> None:
 def test_a_step_does_not_begin_if_arming_again_fails() -> None:
     bench = Bench(restore_delay_windows=2)
     bench.shop.during["reserve"] = lambda: bench.time.advance(100 * SECOND - bench.time.wall() % MINUTE)
-    bench.store.fault("watchdog", unavailable)
+    bench.store.fault("watchdog", *[unavailable] * 50)
     transaction = bench.engine.run(bench.saga, Order())
     assert transaction.status is RunningStatus.PROCESSING
     assert bench.shop.calls == ["reserve"]
+
+
+def test_arming_again_is_repeated_while_the_right_lasts() -> None:
+    bench = Bench(restore_delay_windows=2)
+    bench.shop.during["reserve"] = lambda: bench.time.advance(85 * SECOND)
+    bench.store.fault("watchdog", unavailable, lost)
+    assert bench.engine.run(bench.saga, Order()).completed
+
+
+def test_an_in_process_attempt_that_does_not_fit_any_more_is_left_to_a_later_try() -> None:
+    bench = Bench(restore_delay_windows=2, step_attempts=5)
+    bench.shop.during["reserve"] = lambda: bench.time.advance(85 * SECOND)
+    bench.shop.errors["reserve"] = [UNAVAILABLE]
+    transaction = bench.engine.run(bench.saga, Order())
+    assert transaction.status is RunningStatus.PROCESS_PAUSED
+    assert attempts(bench, transaction.transaction_id) == ["reserve PROCESS RETRYABLE"]
+
+
+def test_settling_once_does_not_stand_in_the_way_of_settling_again() -> None:
+    bench = Bench(restore_delay_windows=2)
+    bench.shop.during["charge"] = lambda: bench.time.advance(3 * MINUTE)
+    bench.store.fault("row PROCESS_COMPLETED", unknown)
+    transaction = bench.engine.run(bench.saga, Order())
+    assert transaction.completed
+    assert row_of(bench, transaction.transaction_id).epoch == 2
+    assert bench.store.calls.count("insert_marker") == 1, "its own claim is renewed"
+
+
+def test_a_claim_is_trusted_long_enough_for_the_longest_step_of_the_saga() -> None:
+    bench = Bench(restore_delay_windows=3, step_budget="50s")
+    bench.shop.during["reserve"] = lambda: bench.time.advance(4 * MINUTE)
+    bench.shop.during["charge"] = lambda: bench.time.advance(45 * SECOND)
+    assert bench.engine.run(bench.saga, Order()).completed
+
+
+def test_a_renewal_whose_answer_was_lost_is_asked_for_again() -> None:
+    bench = Bench(restore_delay_windows=2)
+    bench.shop.during["reserve"] = lambda: bench.time.advance(3 * MINUTE)
+    bench.shop.during["charge"] = lambda: bench.time.advance(9 * SECOND)
+    bench.store.fault("replace_marker", lost, unavailable)
+    assert bench.engine.run(bench.saga, Order()).completed
+
+
+@pytest.mark.parametrize("fault", [lost, unknown, unavailable])
+def test_a_freeze_that_was_not_acknowledged_is_settled(fault: object) -> None:
+    bench = Bench()
+    bench.shop.errors = {"charge": [CARD_REFUSED], "release": [Rejected("account closed")]}
+    bench.store.fault("row FROZEN", fault)  # type: ignore[arg-type]
+    transaction = bench.engine.run(bench.saga, Order())
+    assert transaction.status is RunningStatus.FROZEN
+    row = row_of(bench, transaction.transaction_id)
+    assert row.running_status is RunningStatus.FROZEN
+    assert row.status_before_freezing is RunningStatus.REVERTING
+    assert [frozen.transaction_id for frozen in bench.memory.frozen()] == [row.transaction_id]
+    assert bench.store.calls[-1] == "delete_marker", "the claim is given back"
+    assert attempts(bench, row.transaction_id).count("reserve REVERT REJECTED") == 1
+
+
+def test_an_attempt_is_told_once_even_if_its_record_was_settled() -> None:
+    bench = Bench()
+    bench.shop.errors["charge"] = [UNAVAILABLE]
+    bench.store.fault("row PROCESS_PAUSED", lost)
+    transaction = bench.engine.run(bench.saga, Order())
+    assert attempts(bench, transaction.transaction_id) == ["reserve PROCESS SUCCEEDED", "charge PROCESS RETRYABLE"]
+
+
+@pytest.mark.parametrize("call", ["row PROCESSING", "row PROCESS_PAUSED", "row REVERTING", "row PROCESS_COMPLETED"])
+@pytest.mark.parametrize("fault", [lost, unknown])
+def test_the_timestamps_of_one_process_always_rise(call: str, fault: object) -> None:
+    bench = Bench()
+    if call != "row PROCESS_COMPLETED":
+        bench.shop.errors["charge"] = [CARD_REFUSED if call == "row REVERTING" else UNAVAILABLE]
+    bench.store.fault(call, fault)  # type: ignore[arg-type]
+    bench.engine.run(bench.saga, Order())
+    assert len(bench.store.timestamps) >= 4
+    assert bench.store.timestamps == sorted(set(bench.store.timestamps))
+
+
+@pytest.mark.parametrize("second", range(0, 60, 7))
+@pytest.mark.parametrize("windows", [2, 3])
+def test_a_saga_left_to_the_daemon_has_its_watchdog_behind_its_retry_pointer(second: int, windows: int) -> None:
+    bench = Bench(restore_delay_windows=windows)
+    bench.time.advance(second * SECOND)
+    row = row_of(bench, bench.engine.start(bench.saga, Order()).transaction_id)
+    assert row.retry is not None
+    assert row.watchdog is not None
+    assert GRID.opens(row.watchdog) > GRID.opens(row.retry)
+
+
+def test_a_terminal_status_is_told_only_once_its_watchdog_is_gone() -> None:
+    bench = Bench()
+    bench.store.fault("delete watchdog", unavailable)
+    transaction = bench.engine.run(bench.saga, Order())
+    found = bench.engine.find(transaction.transaction_id)
+    assert found is not None
+    assert found.status is RunningStatus.PROCESSING
+
+
+def test_a_clock_that_went_off_arms_and_pauses_nothing() -> None:
+    bench = Bench()
+    bench.shop.errors["charge"] = [UNAVAILABLE]
+
+    def drift() -> None:
+        bench.time.advance(61 * SECOND)
+        bench.store.now = lambda: bench.time.wall() + 5 * SECOND  # type: ignore[attr-defined]
+
+    bench.shop.during["charge"] = drift
+    transaction = bench.engine.run(bench.saga, Order())
+    assert transaction.status is RunningStatus.PROCESSING
+    assert "retry" not in bench.store.calls

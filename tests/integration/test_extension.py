@@ -29,6 +29,7 @@ from stacksaga_flask import (
     Saga,
     SagaNotRegistered,
     StackSaga,
+    StackSagaError,
     StateChange,
     StepContext,
     Transaction,
@@ -151,7 +152,8 @@ def test_a_paused_saga_answers_202_with_location_and_retry_after(make_site: Make
     answer = site.client.post("/orders")
     assert answer.status_code == 202
     assert answer.headers["Location"] == f"/transactions/{answer.headers['Transaction-Id']}"
-    assert answer.headers["Retry-After"] == "70"  # one window of 60 s, and 10 s until it counts as sealed
+    # The next window opens within a minute, or the one after it if under 11 s were left; it is sealed 10 s later.
+    assert 10 < int(answer.headers["Retry-After"]) <= 60 + 11 + 10
     assert site.client.get(answer.headers["Location"]).json == {
         "transaction_id": answer.headers["Transaction-Id"],
         "saga": "place-order",
@@ -203,8 +205,21 @@ def test_an_unknown_start_answers_503_with_the_id(make_site: MakeSite) -> None:
     answer = site.client.post("/orders")
     assert answer.status_code == 503
     assert answer.json is not None
-    assert "same Idempotency-Key" in answer.json["title"]
+    assert "unknown; repeating the request would be a second one" in answer.json["title"]
+    assert "Retry-After" not in answer.headers
     assert uuid.UUID(answer.json["transaction_id"])
+    assert site.shop.calls == []
+
+
+def test_an_unknown_start_with_a_key_may_be_repeated_with_it(make_site: MakeSite) -> None:
+    site = make_site(STACKSAGA_REQUEST_TIMEOUT=0.1)
+    store = site.wrap_store()
+    store.fault("row PROCESSING", lost, *[unavailable] * 50)
+    answer = site.client.post("/orders", headers={"Idempotency-Key": "k"})
+    assert answer.status_code == 503
+    assert answer.json is not None
+    assert "repeat the request with the same Idempotency-Key" in answer.json["title"]
+    assert answer.headers["Retry-After"] == "30"
     assert site.shop.calls == []
 
 
@@ -247,6 +262,38 @@ def test_every_error_can_be_caught_by_an_errorhandler(early: bool) -> None:
     assert (answer.status_code, answer.text) == (418, "ours: card refused")
 
 
+def test_a_handler_of_the_root_catches_every_error_of_the_library() -> None:
+    app = Flask("shop")
+    shop = Shop()
+    saga = place_order_saga(shop)
+    app.config["STACKSAGA_STORE"] = "memory://"
+    stacksaga = StackSaga(app, sagas=[saga])
+    app.errorhandler(StackSagaError)(lambda error: (f"ours: {type(error).__name__}", 418))
+    app.post("/orders")(lambda: stacksaga.run(saga, Order()))
+    shop.errors["charge"] = [CARD_REFUSED]
+    assert app.test_client().post("/orders").text == "ours: Compensated"
+
+
+def test_a_mistake_of_the_application_is_no_answer_for_the_client(make_site: MakeSite) -> None:
+    site = make_site()
+    other = place_order_saga(Shop())
+    site.app.post("/unregistered")(lambda: site.stacksaga.run(other, Order()))
+    assert site.client.post("/unregistered").status_code == 500
+
+
+def test_the_result_function_sees_no_request(make_site: MakeSite) -> None:
+    site = make_site()
+    curious = Saga("curious", payload=dict, result=lambda payload: request.path)
+    curious.pivot(name="only")(lambda payload, context: None)
+
+    @site.app.post("/curious")
+    def view() -> Any:
+        site.stacksaga.register(curious)
+        return site.stacksaga.execute(curious, {}).reason
+
+    assert "put what it needs into the payload" in site.client.post("/curious").text
+
+
 def test_a_view_may_run_a_saga_and_answer_in_its_own_way(make_site: MakeSite) -> None:
     site = make_site()
     with site.app.app_context():
@@ -276,6 +323,22 @@ def test_a_key_that_is_no_key_answers_400(make_site: MakeSite, key: str) -> None
     answer = site.client.post("/orders", headers=[("Idempotency-Key", key)])
     assert answer.status_code == 400
     assert site.shop.calls == []
+
+
+def test_two_accounts_may_use_the_same_key() -> None:
+    shop = Shop()
+    saga = place_order_saga(shop)
+    app = Flask("shop")
+    app.config["STACKSAGA_STORE"] = "memory://"
+    stacksaga = StackSaga(app, sagas=[saga], key_scope=lambda: request.headers["Account"])
+    app.post("/orders")(lambda: stacksaga.run(saga, Order()))
+    ids = [
+        app.test_client()
+        .post("/orders", headers={"Idempotency-Key": "1", "Account": account})
+        .headers["Transaction-Id"]
+        for account in ("ann", "bob", "ann")
+    ]
+    assert ids[0] == ids[2] != ids[1]
 
 
 # -- the status endpoint ---------------------------------------------------------------------------------------
@@ -384,7 +447,9 @@ def test_an_unregistered_saga_is_refused_before_anything_is_done(make_site: Make
         site.stacksaga.execute(other, Order())
 
 
-def test_a_payload_over_the_limit_answers_413_and_one_that_cannot_be_stored_400(make_site: MakeSite) -> None:
+def test_a_payload_over_the_limit_answers_413_and_one_that_cannot_be_stored_400(
+    make_site: MakeSite, caplog: pytest.LogCaptureFixture
+) -> None:
     site = make_site(STACKSAGA_PAYLOAD_LIMIT=200)
 
     @site.app.post("/large")
@@ -395,8 +460,12 @@ def test_a_payload_over_the_limit_answers_413_and_one_that_cannot_be_stored_400(
     def wrong() -> Any:
         return site.stacksaga.run(site.saga, Order(total="dear"))  # type: ignore[arg-type]
 
-    assert site.client.post("/large").status_code == 413
-    assert site.client.post("/wrong").status_code == 400
+    large_answer, wrong_answer = site.client.post("/large"), site.client.post("/wrong")
+    assert (large_answer.status_code, wrong_answer.status_code) == (413, 400)
+    for answer in (large_answer, wrong_answer):
+        assert "Order" not in answer.text
+        assert "STACKSAGA" not in answer.text
+    assert "STACKSAGA_PAYLOAD_LIMIT is 200" in caplog.text, "the log says what a developer needs"
     assert site.shop.calls == []
 
 

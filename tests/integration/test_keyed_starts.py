@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stacksaga_flask import KeyConflict, NotStarted, RunningStatus, StartUnknown
+from stacksaga_flask import (
+    Engine,
+    KeyConflict,
+    NotStarted,
+    Observer,
+    RunningStatus,
+    Saga,
+    StartUnknown,
+    StateChange,
+    StoreUnavailable,
+    read_settings,
+)
 from stacksaga_flask.clock import SECOND
-from stacksaga_flask.engine.start import prepare, transaction_id_of
-from stacksaga_flask.saga.payload import canonical_hash
+from stacksaga_flask.engine.start import prepare, start_hash_of, transaction_id_of
 from stacksaga_flask.store.contract import Expected, WriteTransaction
-from tests.support.faults import afterwards, first, lost, unavailable, unknown
-from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order
+from stacksaga_flask.store.opening import open_store
+from tests.support.faults import FaultyStore, afterwards, first, lost, unavailable, unknown
+from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order, Shop, place_order_saga
 
 pytestmark = pytest.mark.varies
 
@@ -72,7 +87,7 @@ def test_a_second_request_while_the_first_runs_is_told_that_it_is_worked_on() ->
 def test_a_request_that_meets_the_claim_waits_for_the_row() -> None:
     bench = Bench()
     node, data = bench.engine.node(), bench.saga.codec.encode(Order())
-    transaction_id, start_hash = transaction_id_of("k"), canonical_hash("place-order", data)
+    transaction_id, start_hash = transaction_id_of("k"), start_hash_of(bench.saga, data)
     assert node.claims.take(transaction_id, start_hash=start_hash).claim is not None
     prepared = prepare(node, bench.saga, data, transaction_id, start_hash=start_hash, leave=False)
     row = WriteTransaction(row=prepared.row, timestamp=prepared.row.created_at, expected=Expected.ABSENT)
@@ -188,6 +203,58 @@ def test_a_keyed_start_uses_its_own_claim_to_settle_an_end_that_was_lost() -> No
     assert bench.engine.run(bench.saga, Order(), key="k").completed
     assert bench.store.calls.count("insert_marker") == 1
     assert "replace_marker" in bench.store.calls
+
+
+def test_an_observer_slower_than_the_claims_trust_changes_nothing() -> None:
+    class Slow(Observer):
+        def state_changed(self, change: StateChange) -> None:
+            if change.before is None:
+                bench.time.advance(40 * SECOND)
+
+    bench = Bench()
+    bench.engine.observer = Slow()
+    assert bench.engine.run(bench.saga, Order(), key="k").completed
+
+
+def test_a_payload_of_another_version_is_not_compared_with() -> None:
+    bench = Bench()
+    one = bench.engine.run(bench.saga, Order(), key="k")
+    newer: Saga[dict[str, Any], None] = Saga("place-order", payload=dict, payload_version=2)
+    newer.pivot(name="ship")(lambda payload, context: None)
+    deployed = Engine(bench.settings, sagas=[newer], open_store=lambda: bench.store, time_source=bench.time)
+    assert deployed.run(newer, {"sku": "book"}, key="k").transaction_id == one.transaction_id
+
+
+def test_a_start_that_certainly_wrote_nothing_may_be_repeated_at_once() -> None:
+    bench = Bench()
+    bench.store.fault("row PROCESSING", *[unavailable] * 50)
+    with pytest.raises(NotStarted):
+        bench.engine.run(bench.saga, Order(), key="k")
+    bench.store.clear()
+    assert bench.engine.run(bench.saga, Order(), key="k").completed
+
+
+def test_a_late_start_does_not_overwrite_the_row_of_another_one_with_the_same_key(tmp_path: Path) -> None:
+    """X takes the claim and is held up until it has expired; Y starts and completes; X goes on (C5)."""
+    shop = Shop()
+    saga = place_order_saga(shop)
+    settings = read_settings({"STACKSAGA_STORE": f"sqlite:///{tmp_path}/shop.db"}, application_name="shop")
+    other = Engine(settings, sagas=[saga])
+    store = FaultyStore(open_store(settings.store, other.scope, clock_source=None, timeout=5))
+    held_up = Engine(settings, sagas=[saga], open_store=lambda: store)
+
+    def overtaken(call: object) -> None:
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+            connection.execute("DELETE FROM es_execution_markers")
+        assert other.run(saga, Order(), key="k").completed
+        raise StoreUnavailable("held up")
+
+    store.fault("row PROCESSING", overtaken)
+    assert held_up.run(saga, Order(), key="k").completed
+    assert shop.calls == ["reserve", "charge", "ship"]
+    found = other.find_keyed("k")
+    assert found is not None
+    assert found.completed
 
 
 def test_a_start_slower_than_the_claims_trust_runs_no_step() -> None:

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec.structs import replace
 from stacksaga_schema import SCHEMA_VERSION, in_dialect, migrations
 
 from stacksaga_flask.clock import SystemTime
@@ -32,6 +33,7 @@ from stacksaga_flask.errors import (
     StoreUnavailable,
 )
 from stacksaga_flask.store.contract import (
+    DeletePointer,
     Expected,
     Grid,
     Marker,
@@ -242,15 +244,68 @@ def test_init_schema_again_and_again_does_no_harm(tmp_path: File) -> None:
         assert store.read_grid() == Grid(schema_version=SCHEMA_VERSION, window_interval=60, clock_skew_margin=1_000_000)
 
 
-def test_init_schema_keeps_the_grid_that_is_recorded_and_raises_its_version(tmp_path: File) -> None:
+def test_init_schema_raises_the_version_of_the_settings(tmp_path: File) -> None:
     file = tmp_path / "shop.db"
     with opened(file) as store:
         store.record_grid(Grid(schema_version=1, window_interval=60, clock_skew_margin=1_000_000))
-        with pytest.raises(SchemaMismatch, match=r"60 s and a clock skew margin of 1 s, not 300 s and 1 s"):
-            init_schema(f"sqlite:///{file}", SCOPE, window_interval=300, clock_skew_margin=1_000_000, timeout=5)
         init_schema(f"sqlite:///{file}", SCOPE, window_interval=60, clock_skew_margin=1_000_000, timeout=5)
         found = store.read_grid()
     assert found == Grid(schema_version=SCHEMA_VERSION, window_interval=60, clock_skew_margin=1_000_000)
+
+
+TIERS = (
+    "es_days_by_year",
+    "es_recovery_windows_by_day",
+    "es_instances_by_recovery_window",
+    "es_buckets_by_instance",
+    "es_recovery_transactions_by_instance",
+)
+
+
+def tiers_of(file: File, service: str) -> list[int]:
+    """How many rows a service has in the tiers 1 to 5."""
+    with plain(file) as connection:
+        counts = [f"(SELECT count(*) FROM {table} WHERE service_name = :service)" for table in TIERS]
+        return list(connection.execute(f"SELECT {', '.join(counts)}", {"service": service}).fetchone())
+
+
+def test_init_schema_changes_the_grid_while_the_directory_is_empty_and_no_others(tmp_path: File) -> None:
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    stock, transaction_id, theirs = Scope("default", "default", "stock"), uuid4(), uuid4()
+    recorded = Grid(schema_version=SCHEMA_VERSION, window_interval=60, clock_skew_margin=1_000_000)
+    with opened(tmp_path / "shop.db") as store, closing(open_store(url, stock, clock_source=None, timeout=5)) as other:
+        store.record_grid(recorded)
+        other.record_grid(recorded)
+        store.apply(registered(transaction_id), written(transaction_id))
+        other.apply(registered(theirs))
+        store.apply(DeletePointer(path=PATH, transaction_id=transaction_id, timestamp=2))
+        assert tiers_of(tmp_path / "shop.db", "shop") == [1, 1, 1, 1, 0]
+        changed = init_schema(url, SCOPE, window_interval=300, clock_skew_margin=500_000, timeout=5)
+        assert len(changed) == 1
+        assert (
+            "settings of default/default/shop: a window interval of 300 s and a clock skew margin of 0.5 s instead of "
+            "a window interval of 60 s and a clock skew margin of 1 s, and deleted 4 rows of its empty directory"
+        ) in changed[0]
+        assert store.read_grid() == replace(recorded, window_interval=300, clock_skew_margin=500_000)
+        assert store.read(transaction_id) is not None
+        assert other.read_grid() == recorded
+        assert init_schema(url, SCOPE, window_interval=300, clock_skew_margin=500_000, timeout=5) == []
+    assert tiers_of(tmp_path / "shop.db", "shop") == [0, 0, 0, 0, 0]
+    assert tiers_of(tmp_path / "shop.db", "stock") == [1, 1, 1, 1, 1]
+
+
+def test_init_schema_keeps_the_grid_while_there_are_pointers_and_counts_them(tmp_path: File) -> None:
+    file = tmp_path / "shop.db"
+    recorded = Grid(schema_version=1, window_interval=60, clock_skew_margin=1_000_000)
+    with opened(file) as store:
+        store.record_grid(recorded)
+        store.apply(registered(uuid4()), registered(uuid4()))
+        with pytest.raises(SchemaMismatch, match=r"60 s and a clock skew margin of 1 s, not .* 300 s") as failure:
+            init_schema(f"sqlite:///{file}", SCOPE, window_interval=300, clock_skew_margin=1_000_000, timeout=5)
+        assert "2 pointer(s)" in str(failure.value)
+        assert "let those transactions end, stop the service and run" in str(failure.value)
+        assert store.read_grid() == recorded, "not even the version was raised"
+    assert tiers_of(file, "shop") == [1, 1, 1, 1, 2]
 
 
 # -- bad places ------------------------------------------------------------------------------------------------

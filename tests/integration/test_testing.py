@@ -55,6 +55,14 @@ def test_a_step_fails_as_often_as_told_and_is_not_called_then(stacksaga_testing:
     ]
 
 
+def test_a_class_that_wants_a_reason_is_given_one(stacksaga_testing: Make) -> None:
+    app, _ = shop_app()
+    sagas = stacksaga_testing(app)
+    sagas.fail("charge", Rejected)
+    assert app.test_client().post("/orders").status_code == 422
+    assert sagas.history()[1] == ("charge", "PROCESS", "REJECTED")
+
+
 def test_a_revert_can_be_made_to_fail(stacksaga_testing: Make) -> None:
     app, _ = shop_app()
     sagas = stacksaga_testing(app)

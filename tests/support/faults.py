@@ -72,11 +72,17 @@ class FaultyStore:
     def __init__(self, inner: Store) -> None:
         self._inner = inner
         self.calls: list[str] = []
+        self.timestamps: list[int] = []
+        """Of each row write, in order."""
         self._faults: list[tuple[str, Fault]] = []
 
     def fault(self, call: str, *faults: Fault) -> None:
         """Let the next calls so described (as in `calls`) go through these faults, one each."""
         self._faults.extend((call, fault) for fault in faults)
+
+    def clear(self) -> None:
+        """Fail no more."""
+        self._faults.clear()
 
     def __getattr__(self, name: str) -> Any:
         inner = getattr(self._inner, name)
@@ -86,6 +92,7 @@ class FaultyStore:
 
     def apply(self, *operations: Any) -> None:
         name = " + ".join(described(operation) for operation in operations if not isinstance(operation, IndexStart))
+        self.timestamps += [one.timestamp for one in operations if isinstance(one, WriteTransaction)]
         self._called(name, lambda: self._inner.apply(*operations))
 
     def _called(self, name: str, call: Callable[[], Any]) -> Any:

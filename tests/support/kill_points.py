@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ OPERATIONS: Final = frozenset(
     name
     for part in (TransactionStore, MarkerStore, DirectoryStore, Store)
     for name, value in vars(part).items()
-    if callable(value) and not name.startswith("_") and name != "close"
+    if callable(value) and not name.startswith("_") and name not in ("close", "before_fork", "after_fork_in_parent")
 )
 """What the contract has that talks to the database."""
 
@@ -61,11 +61,18 @@ class Points:
 
 
 class KillingStore:
-    """Wraps a store with points around every operation of the contract."""
+    """Wraps a store with points around every operation of the contract.
 
-    def __init__(self, inner: Store, points: Points) -> None:
+    Args:
+        inner: The store.
+        points: To reach before and after each operation.
+        ahead: How many microseconds the process's clock was put forward, which the store's clock shares.
+    """
+
+    def __init__(self, inner: Store, points: Points, ahead: Callable[[], int]) -> None:
         self._inner = inner
         self._points = points
+        self._ahead = ahead
 
     def __getattr__(self, name: str) -> Any:
         inner = getattr(self._inner, name)
@@ -74,7 +81,8 @@ class KillingStore:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._points.around(_written(args) if name == "apply" else name):
-                return inner(*args, **kwargs)
+                answer = inner(*args, **kwargs)
+                return answer + self._ahead() if name == "now" else answer
 
         return call
 

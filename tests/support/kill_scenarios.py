@@ -62,7 +62,7 @@ _FORWARDS = (
     ),
     Scenario(
         "the owner arms again before the second step",
-        (*OPEN, START, "reserve", STEP, START, "delete watchdog", "charge", STEP, "ship", COMPLETED),
+        (*OPEN, START, "reserve", STEP, "now", START, "delete watchdog", "charge", STEP, "ship", COMPLETED),
         "PROCESS_COMPLETED",
         _EVERYTHING,
         {"reserve": Participant.IS_SLOW},
@@ -72,7 +72,7 @@ _FORWARDS = (
         "the second step returns after the owner's right has ended",
         (
             *(*OPEN, START, "reserve", STEP, "charge", "insert_marker", "read"),
-            *(START, "delete watchdog", STEP, "ship", COMPLETED),
+            *("now", START, "delete watchdog", STEP, "ship", COMPLETED),
         ),
         "PROCESS_COMPLETED",
         _EVERYTHING,

@@ -86,7 +86,7 @@ class Child:
         backend = sqlite_backend(self._folder / "shop.db", timeout=10.0, time_source=self._time, connect=self._connect)
         ensure_tables(backend)
         store = SqlStore(backend, engine.scope, time_source=self._time)
-        return store if self._scenario.each_statement else KillingStore(store, self._points)
+        return store if self._scenario.each_statement else KillingStore(store, self._points, lambda: self._time.ahead)
 
     def _connect(self, *args: Any, **kwargs: Any) -> sqlite3.Connection:
         connection = sqlite3.connect(*args, factory=KillingConnection, **kwargs)

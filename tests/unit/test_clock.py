@@ -40,15 +40,29 @@ def test_a_clock_beyond_the_margin_is_refused_until_it_is_set(offset: int) -> No
     clock.compare(time.wall)
 
 
-def test_a_slow_answer_of_the_store_is_no_skew() -> None:
+def test_an_answer_slower_than_the_margin_is_asked_for_again() -> None:
+    time = ManualTime()
+    clock = Clock(time, skew_margin=SECOND)
+    delays = [10 * SECOND, 2 * SECOND, SECOND]
+
+    def slow_at_first() -> int:
+        time.advance(delays.pop(0))
+        return time.wall()
+
+    clock.compare(slow_at_first)
+    assert delays == []
+
+
+def test_a_store_that_stays_slow_cannot_be_compared_with() -> None:
     time = ManualTime()
     clock = Clock(time, skew_margin=SECOND)
 
     def slow() -> int:
         time.advance(10 * SECOND)
-        return time.wall()
+        return time.wall() - 5 * SECOND
 
-    clock.compare(slow)
+    with pytest.raises(ClockSkew, match=r"took 10\.000 s to tell its time"):
+        clock.compare(slow)
 
 
 def test_the_machines_clocks_advance() -> None:

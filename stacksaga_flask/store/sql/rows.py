@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -23,7 +24,6 @@ Values: TypeAlias = dict[str, Any]
 
 _NAMES = msgspec.json.Decoder(tuple[str, ...])
 _encode = msgspec.json.Encoder().encode
-_NO_NAMES = "[]"
 
 
 def path_values(path: Path) -> Values:
@@ -144,8 +144,9 @@ def grid(record: tuple[int, int, int]) -> Grid:
     return Grid(schema_version=schema_version, window_interval=window_interval, clock_skew_margin=clock_skew_margin)
 
 
+@lru_cache(maxsize=1024)
 def _names(names: tuple[str, ...]) -> str:
-    return _encode(names).decode() if names else _NO_NAMES
+    return _encode(names).decode()
 
 
 def _path(found: Values, kind: str) -> Path | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Final
+from typing import Any, Final
 
+from sqlalchemy import ColumnElement, Table, delete, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql import ClauseElement
 from stacksaga_schema import SCHEMA_VERSION, in_dialect, migrations
 
 from stacksaga_flask.clock import SECOND
@@ -19,6 +21,7 @@ from stacksaga_flask.store.sql.statements import Statements, statements_for
 from stacksaga_flask.store.sql.writer import explained
 
 REMEDY: Final = "run `flask stacksaga init-schema`"
+TIERS_ABOVE_POINTERS: Final = (tables.BUCKET, tables.INSTANCE, tables.WINDOW, tables.DAY)
 
 
 def ensure_tables(backend: Backend) -> None:
@@ -39,23 +42,28 @@ def ensure_tables(backend: Backend) -> None:
 def upgrade(backend: Backend, scope: Scope, wanted: Grid) -> list[str]:
     """Apply what is missing and record the grid of the scope (R15); again and again without harm.
 
+    Another grid than the recorded one takes its place if the scope has no pointer. What is left of the tiers above goes
+    with the old one, since its windows would be taken for others.
+
     Returns:
-        The names of the migrations that were applied, and of the settings if they were recorded.
+        The names of the migrations that were applied, and what became of the settings if they were written.
 
     Raises:
-        SchemaMismatch: The scope was set up with another grid; nothing was changed.
+        SchemaMismatch: The scope was set up with another grid and has pointers; nothing was changed.
         StoreError: The database cannot be opened or written.
     """
     statements = statements_for(backend)
     with _transaction(backend) as cursor:
         applied = _migrate(backend, statements, cursor)
         values = {**scope._asdict(), **grid_values(wanted)}
-        insert, select = statements.insert_settings, statements.select_settings
+        insert, recorded = statements.insert_settings, statements.select_settings
         cursor.execute(insert.sql, insert.order(values))
         if cursor.rowcount == 1:
             applied.append(f"settings of {'/'.join(scope)}")
-        cursor.execute(select.sql, select.order(values))
-        _compare(backend, scope, wanted, grid(cursor.fetchone()))
+        cursor.execute(recorded.sql, recorded.order(values))
+        found = grid(cursor.fetchone())
+        if _spacing(found) != _spacing(wanted):
+            applied.append(_change_grid(backend, cursor, scope, found, wanted))
         newer = statements.raise_schema_version
         cursor.execute(newer.sql, newer.order(values))
     return applied
@@ -118,11 +126,42 @@ def _migrate(backend: Backend, statements: Statements, cursor: Cursor) -> list[s
     return [migration.name for migration in missing]
 
 
-def _compare(backend: Backend, scope: Scope, wanted: Grid, found: Grid) -> None:
-    theirs = (found.window_interval, found.clock_skew_margin)
-    if theirs != (wanted.window_interval, wanted.clock_skew_margin):
+def _change_grid(backend: Backend, cursor: Cursor, scope: Scope, found: Grid, wanted: Grid) -> str:
+    """Put another grid into place, and say so."""
+    _execute(backend, cursor, select(func.count()).where(*_of(scope, tables.POINTER)))
+    (pointers,) = cursor.fetchone()
+    if pointers:
         raise SchemaMismatch(
-            f"{backend.name} was set up for {'/'.join(scope)} with a window interval of {found.window_interval} s and "
-            f"a clock skew margin of {found.clock_skew_margin / SECOND:g} s, not {wanted.window_interval} s and "
-            f"{wanted.clock_skew_margin / SECOND:g} s: use those, or change them while the directory is empty (R15)"
+            f"{backend.name} was set up for {'/'.join(scope)} with {_told(found)}, not {_told(wanted)}, and its "
+            f"directory has {pointers} pointer(s) to transactions under way, paused, waiting or frozen, which would "
+            f"be looked for at wrong times (R15): set the old values, let those transactions end, stop the service "
+            f"and run `flask stacksaga init-schema` with the new ones"
         )
+    dropped = 0
+    for table in TIERS_ABOVE_POINTERS:
+        _execute(backend, cursor, delete(table).where(*_of(scope, table)))
+        dropped += cursor.rowcount
+    values = {"window_interval": wanted.window_interval, "clock_skew_margin": wanted.clock_skew_margin}
+    _execute(backend, cursor, update(tables.SETTINGS).values(values).where(*_of(scope, tables.SETTINGS)))
+    return (
+        f"settings of {'/'.join(scope)}: {_told(wanted)} instead of {_told(found)}, and deleted {dropped} rows of its "
+        f"empty directory; restart every process of the service that still runs with the old ones"
+    )
+
+
+def _execute(backend: Backend, cursor: Cursor, statement: ClauseElement) -> None:
+    """Run a statement that is not worth compiling beforehand."""
+    compiled: Any = statement.compile(dialect=backend.engine.dialect)
+    cursor.execute(str(compiled), tuple(compiled.params[name] for name in compiled.positiontup))
+
+
+def _of(scope: Scope, table: Table) -> list[ColumnElement[bool]]:
+    return [table.c[name] == value for name, value in scope._asdict().items()]
+
+
+def _spacing(of: Grid) -> tuple[int, int]:
+    return of.window_interval, of.clock_skew_margin
+
+
+def _told(of: Grid) -> str:
+    return f"a window interval of {of.window_interval} s and a clock skew margin of {of.clock_skew_margin / SECOND:g} s"

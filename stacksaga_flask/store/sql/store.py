@@ -25,11 +25,12 @@ from stacksaga_flask.store.contract import (
 )
 from stacksaga_flask.store.sql import rows
 from stacksaga_flask.store.sql.backend import Backend, Cursor
+from stacksaga_flask.store.sql.forking import CallsUnderWay, HeldWriter
 from stacksaga_flask.store.sql.greenlets import GreenletGroup, threads_are_greenlets
 from stacksaga_flask.store.sql.group import Group
 from stacksaga_flask.store.sql.plan import Planner, carry_out
 from stacksaga_flask.store.sql.statements import TRANSACTION_COLUMNS, TRYOUT_COLUMNS, Statement, statements_for
-from stacksaga_flask.store.sql.writer import Writer, explained
+from stacksaga_flask.store.sql.writer import explained
 
 T = TypeVar("T")
 
@@ -47,8 +48,9 @@ class SqlStore:
         self._backend = backend
         self._statements = statements_for(backend)
         self._planner = Planner(self._statements, scope)
-        self._writer = Writer(backend)
+        self._writer = HeldWriter(backend)
         self._group = GreenletGroup(self._writer, time_source) if threads_are_greenlets() else Group(self._writer)
+        self._calls = CallsUnderWay()
         self._closed = False
 
     @property
@@ -61,6 +63,20 @@ class SqlStore:
         self._closed = True
         self._writer.close()
         self._backend.engine.dispose()
+
+    def before_fork(self, timeout: float) -> None:
+        """Wait for the calls under way and give back every connection; new calls wait (R2)."""
+        if not self._calls.hold_up(timeout):
+            raise StoreUnavailable(f"{self._backend.name}: calls were still under way after {timeout:g} s")
+        if not self._writer.hold_up(timeout):
+            self._calls.go_on()
+            raise StoreUnavailable(f"{self._backend.name}: a write was still under way after {timeout:g} s")
+        self._backend.engine.dispose()
+
+    def after_fork_in_parent(self) -> None:
+        """Let calls go on."""
+        self._writer.go_on()
+        self._calls.go_on()
 
     # -- writes ------------------------------------------------------------------------------------------------
 
@@ -177,7 +193,8 @@ class SqlStore:
     def _submit(self, work: Callable[[Cursor], T]) -> T:
         if self._closed:
             raise StoreUnavailable("this store was closed; nothing was written")
-        return self._group.submit(work)
+        with self._calls:
+            return self._group.submit(work)
 
     def _conditional(self, statement: Statement, values: rows.Values) -> MarkerOutcome:
         bound = statement.order(values)
@@ -200,7 +217,7 @@ class SqlStore:
         if self._closed:
             raise StoreUnavailable("this store was closed")
         try:
-            with closing(self._backend.engine.raw_connection()) as connection:
+            with self._calls, closing(self._backend.engine.raw_connection()) as connection:
                 cursor: Cursor = connection.cursor()
                 cursor.execute(statement.sql, statement.order({**self._key, **values}))
                 return cursor.fetchall()

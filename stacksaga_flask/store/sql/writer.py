@@ -57,7 +57,7 @@ class Writer:
             else:
                 self._roll_back(cursor)
         except self._backend.driver_error as error:
-            # Of a savepoint or a rollback: nothing was committed.
+            # Of a savepoint, a rollback or a second begin: nothing was committed.
             self._fail([call for call in calls if not call.done], self._backend.refusal, error)
             self.close()
         except BaseException:
@@ -92,6 +92,18 @@ class Writer:
                 self._failed(call, error)
                 return []
             return [call]
+        try:
+            for call in calls:
+                call.answer = call.work(cursor)
+        except Exception:  # noqa: BLE001 - who failed fails again and is told
+            # Hardly any call fails, so the savepoints that keep others out of it, which are not cheap, come second.
+            self._roll_back(cursor)
+            cursor.execute(self._backend.begin)
+            return self._work_one_by_one(cursor, calls)
+        return list(calls)
+
+    def _work_one_by_one(self, cursor: Cursor, calls: Sequence[Unit]) -> list[Unit]:
+        """Run each caller's work so that one which fails leaves nothing behind."""
         written: list[Unit] = []
         for call in calls:
             cursor.execute("SAVEPOINT one_call")

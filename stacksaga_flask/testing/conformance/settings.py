@@ -1,4 +1,4 @@
-"""The grid is recorded once (R15), the store tells its time (R14), and closing loses nothing."""
+"""The grid is recorded once (R15), the store tells its time (R14), and neither a fork nor closing loses anything."""
 
 from __future__ import annotations
 
@@ -61,6 +61,30 @@ class SettingsConformance(Conformance):
         after = store.now()
         assert abs(after - harness.now()) < SECOND
         assert after - before > SECOND
+
+    def test_a_store_goes_on_after_it_came_to_rest_for_a_fork(self, store: Store, open_store: OpenStore) -> None:
+        before, after = row(), row()
+        store.apply(first(before))
+        store.before_fork(10)
+        store.after_fork_in_parent()
+        assert read_row(store, before.transaction_id) == before
+        store.apply(first(after))
+        assert read_row(open_store(store.scope), after.transaction_id) == after
+
+    def test_a_call_made_while_a_store_is_at_rest_is_answered_in_the_end(self, store: Store) -> None:
+        started = row()
+        told: list[object] = []
+
+        def write_and_read() -> None:
+            store.apply(first(started))
+            told.append(read_row(store, started.transaction_id))
+
+        store.before_fork(10)
+        caller = threading.Thread(target=write_and_read)
+        caller.start()
+        store.after_fork_in_parent()
+        caller.join()
+        assert told == [started]
 
     def test_a_store_may_be_closed_twice_and_loses_nothing(self, store: Store, open_store: OpenStore) -> None:
         started = row()
