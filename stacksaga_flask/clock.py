@@ -97,8 +97,12 @@ class Clock:
 
     def now(self) -> int:
         """Microseconds since 1970, UTC."""
-        wall, boot = self._base
-        return wall + self._source.boot() - boot
+        return self.at(self._source.boot())
+
+    def at(self, boot: int) -> int:
+        """What `now` was or will be when `boot` is this, unless a comparison lies between."""
+        wall, base = self._base
+        return wall + boot - base
 
     def boot(self) -> int:
         """Microseconds elapsed since some moment in the past."""

@@ -39,7 +39,8 @@ class Right:
 
     def left(self) -> int:
         """Microseconds left; 0 or less once it has ended."""
-        return self._left(self._clock.now())
+        boot = self._clock.boot()
+        return self._left(boot, self._clock.at(boot))
 
     def timestamp(self) -> int:
         """A timestamp for a write that may be sent now: above every earlier one and below the end (R13).
@@ -81,15 +82,17 @@ class Right:
         self._set_end(self._clock.now())
 
     def _checked(self) -> int:
-        now = self._clock.now()
-        left = self._left(now)
+        boot = self._clock.boot()
+        now = self._clock.at(boot)
+        left = self._left(boot, now)
         if left <= 0:
             raise RightEnded(f"the right to write the transaction ended {-left / SECOND:.3f} s ago (R6)")
         return now
 
-    def _left(self, now: int) -> int:
-        return min(self._ends_at - now, self._ends_at_boot - self._clock.boot())
+    def _left(self, boot: int, now: int) -> int:
+        return min(self._ends_at - now, self._ends_at_boot - boot)
 
     def _set_end(self, ends_at: int) -> None:
+        boot = self._clock.boot()
         self._ends_at = ends_at
-        self._ends_at_boot = self._clock.boot() + ends_at - self._clock.now()
+        self._ends_at_boot = boot + ends_at - self._clock.at(boot)

@@ -22,6 +22,7 @@ import pytest
 from msgspec.structs import replace
 from stacksaga_schema import SCHEMA_VERSION, in_dialect, migrations
 
+from stacksaga_flask import Engine, read_settings
 from stacksaga_flask.clock import SystemTime
 from stacksaga_flask.errors import (
     ConfigurationError,
@@ -292,6 +293,21 @@ def test_init_schema_changes_the_grid_while_the_directory_is_empty_and_no_others
         assert init_schema(url, SCOPE, window_interval=300, clock_skew_margin=500_000, timeout=5) == []
     assert tiers_of(tmp_path / "shop.db", "shop") == [0, 0, 0, 0, 0]
     assert tiers_of(tmp_path / "shop.db", "stock") == [1, 1, 1, 1, 1]
+
+
+def test_the_remedy_that_the_engine_names_for_another_grid_is_one(tmp_path: File) -> None:
+    def engine(**settings: object) -> Engine:
+        config = {"STACKSAGA_STORE": f"sqlite:///{tmp_path / 'shop.db'}", **settings}
+        return Engine(read_settings(config, application_name="shop"))
+
+    assert engine().find(uuid4()) is None
+    other = engine(STACKSAGA_WINDOW_INTERVAL=30)
+    with pytest.raises(SchemaMismatch, match="stop the service and run `flask stacksaga init-schema` with the new"):
+        other.find(uuid4())
+    init_schema(other.settings.store, other.scope, window_interval=30, clock_skew_margin=1_000_000, timeout=5)
+    assert other.find(uuid4()) is None
+    with pytest.raises(SchemaMismatch, match="window_interval is 60 here and 30 in the store"):
+        engine().find(uuid4())
 
 
 def test_init_schema_keeps_the_grid_while_there_are_pointers_and_counts_them(tmp_path: File) -> None:

@@ -1,7 +1,7 @@
 """Group commit under gevent, where a commit would stop every greenlet of the process until the disk has answered.
 
-A hop to a native thread costs more than a quick commit does. So a caller first lets the others run once, which is
-nearly free, and they queue up if they have something to write. Alone, it writes in place while the disk is quick
+A hop to a native thread costs more than a quick commit does. So a caller first lets the others run once, if any have
+had something to write lately, and they queue up. Alone, it writes in place while the disk is quick
 and no other process holds the writer; otherwise the group goes to gevent's own thread pool.
 """
 
@@ -15,6 +15,11 @@ from stacksaga_flask.clock import TimeSource
 from stacksaga_flask.store.sql.group import Call, Group
 from stacksaga_flask.store.sql.writer import Writer
 
+ALONE: Final = 16
+"""How many commits are made without company before a caller looks again whether others want to write.
+
+Looking runs gevent's loop once, a tenth of what a commit costs. A step that waits for anything lets others run too.
+"""
 QUICK: Final = 2_000
 """Microseconds a commit may take in place; a hop costs about a tenth of a millisecond."""
 
@@ -38,16 +43,24 @@ class GreenletGroup(Group):
         self._mutex = gevent.monkey.get_original("_thread", "allocate_lock")()
         self._time_source = time_source
         self._took = 0
+        self._alone = 0
 
     def _lead(self, call: Call[Any]) -> None:
+        self._let_others_queue()
+        calls = self._take(call)
+        self._alone = self._alone + 1 if len(calls) == 1 else 0
+        if len(calls) > 1 or self._took > QUICK or not self._write_in_place(calls):
+            self._write_elsewhere(call, calls)
+
+    def _let_others_queue(self) -> None:
+        """Let the other greenlets run once, unless nobody has wanted to write with us lately."""
+        if self._alone % ALONE:
+            return
         try:
             self._gevent.sleep(0)
         except BaseException:
             self._pass_on([])
             raise
-        calls = self._take(call)
-        if len(calls) > 1 or self._took > QUICK or not self._write_in_place(calls):
-            self._write_elsewhere(call, calls)
 
     def _write_in_place(self, calls: Sequence[Call[Any]]) -> bool:
         if not self._writer.connected:
