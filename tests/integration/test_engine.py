@@ -12,7 +12,7 @@ from stacksaga_flask.clock import SECOND
 from stacksaga_flask.directory.windows import WindowGrid
 from stacksaga_flask.engine.takeover import take_over
 from stacksaga_flask.store.contract import TransactionRow
-from tests.support.faults import afterwards, lost, unavailable, unknown
+from tests.support.faults import Fault, afterwards, lost, unavailable, unknown
 from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order
 
 pytestmark = pytest.mark.varies
@@ -195,9 +195,9 @@ def test_an_unreachable_store_starts_nothing() -> None:
 
 
 @pytest.mark.parametrize("fault", [lost, unknown])
-def test_a_start_that_was_not_acknowledged_is_closed(fault: object) -> None:
+def test_a_start_that_was_not_acknowledged_is_closed(fault: Fault) -> None:
     bench = Bench()
-    bench.store.fault(START, fault)  # type: ignore[arg-type]
+    bench.store.fault(START, fault)
     with pytest.raises(NotStarted) as caught:
         bench.engine.run(bench.saga, Order())
     assert bench.shop.calls == []
@@ -256,9 +256,9 @@ def test_a_step_done_but_not_recorded_is_left_to_the_watchdog() -> None:
 
 
 @pytest.mark.parametrize(("fault", "claims"), [(lost, True), (unknown, True), (unavailable, False)])
-def test_an_end_that_was_not_acknowledged_is_settled_under_a_claim(fault: object, claims: bool) -> None:
+def test_an_end_that_was_not_acknowledged_is_settled_under_a_claim(fault: Fault, claims: bool) -> None:
     bench = Bench()
-    bench.store.fault("row PROCESS_COMPLETED", fault)  # type: ignore[arg-type]
+    bench.store.fault("row PROCESS_COMPLETED", fault)
     transaction = bench.engine.run(bench.saga, Order())
     assert transaction.completed
     assert bench.shop.calls == ["reserve", "charge", "ship"]
@@ -272,10 +272,10 @@ def test_an_end_that_was_not_acknowledged_is_settled_under_a_claim(fault: object
 
 
 @pytest.mark.parametrize("fault", [lost, unknown])
-def test_a_pause_that_was_not_acknowledged_is_settled_under_a_claim(fault: object) -> None:
+def test_a_pause_that_was_not_acknowledged_is_settled_under_a_claim(fault: Fault) -> None:
     bench = Bench()
     bench.shop.errors["charge"] = [UNAVAILABLE]
-    bench.store.fault("row PROCESS_PAUSED", fault)  # type: ignore[arg-type]
+    bench.store.fault("row PROCESS_PAUSED", fault)
     transaction = bench.engine.run(bench.saga, Order())
     assert transaction.status is RunningStatus.PROCESS_PAUSED
     row = row_of(bench, transaction.transaction_id)
@@ -418,10 +418,10 @@ def test_a_renewal_whose_answer_was_lost_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("fault", [lost, unknown, unavailable])
-def test_a_freeze_that_was_not_acknowledged_is_settled(fault: object) -> None:
+def test_a_freeze_that_was_not_acknowledged_is_settled(fault: Fault) -> None:
     bench = Bench()
     bench.shop.errors = {"charge": [CARD_REFUSED], "release": [Rejected("account closed")]}
-    bench.store.fault("row FROZEN", fault)  # type: ignore[arg-type]
+    bench.store.fault("row FROZEN", fault)
     transaction = bench.engine.run(bench.saga, Order())
     assert transaction.status is RunningStatus.FROZEN
     row = row_of(bench, transaction.transaction_id)
@@ -442,11 +442,11 @@ def test_an_attempt_is_told_once_even_if_its_record_was_settled() -> None:
 
 @pytest.mark.parametrize("call", ["row PROCESSING", "row PROCESS_PAUSED", "row REVERTING", "row PROCESS_COMPLETED"])
 @pytest.mark.parametrize("fault", [lost, unknown])
-def test_the_timestamps_of_one_process_always_rise(call: str, fault: object) -> None:
+def test_the_timestamps_of_one_process_always_rise(call: str, fault: Fault) -> None:
     bench = Bench()
     if call != "row PROCESS_COMPLETED":
         bench.shop.errors["charge"] = [CARD_REFUSED if call == "row REVERTING" else UNAVAILABLE]
-    bench.store.fault(call, fault)  # type: ignore[arg-type]
+    bench.store.fault(call, fault)
     bench.engine.run(bench.saga, Order())
     assert len(bench.store.timestamps) >= 4
     assert bench.store.timestamps == sorted(set(bench.store.timestamps))

@@ -169,9 +169,9 @@ def test_a_started_saga_answers_202_at_once_and_runs_no_step(make_site: MakeSite
 
 
 def test_a_step_done_but_not_recorded_answers_202(make_site: MakeSite) -> None:
-    site = make_site(STACKSAGA_REQUEST_TIMEOUT=1)
+    site = make_site(STACKSAGA_REQUEST_TIMEOUT=0.2)
     store = site.wrap_store()
-    store.fault("row PROCESSING", *[unavailable] * 9)
+    store.fault("row PROCESSING", *[unavailable] * 500)
     answer = site.client.post("/orders")
     assert answer.status_code == 202
     assert site.shop.calls == ["reserve"]
