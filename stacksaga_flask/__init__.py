@@ -38,6 +38,7 @@ from stacksaga_flask.extension.signals import step_attempted, transaction_state_
 from stacksaga_flask.saga.context import StepContext
 from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.saga.outcome import Rejected, Retryable
+from stacksaga_flask.saga.payload_dict import untagged
 from stacksaga_flask.saga.step import Step
 from stacksaga_flask.store.contract import ExecutionType, RunningStatus, Tryout, TryoutStatus
 
@@ -86,4 +87,5 @@ __all__ = [
     "read_settings",
     "step_attempted",
     "transaction_state_changed",
+    "untagged",
 ]

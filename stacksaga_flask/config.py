@@ -79,8 +79,8 @@ class Settings(Domain, frozen=True, kw_only=True, dict=True):
     clock_skew_margin: Annotated[int, duration()] = SECOND
     """δ in microseconds: no two clocks differ by more (R14). Stored with the scope, as the window interval is (R15)."""
     seal_delay: Annotated[int, duration()] = 10 * SECOND
-    """Microseconds between a window's opening and its sweep: at least two skew margins, at most one window. 10 s, or
-    two fifths of a window of less than 25 s, unless set."""
+    """Time between a window's opening and its sweep, in microseconds: at least two skew margins, at most one window.
+    10 s, or two fifths of a window of less than 25 s, unless set."""
     bucket_size: Annotated[int, whole(at_least=1, at_most=50_000)] = 50_000
     """The most pointers in one bucket (R10)."""
     concurrency: Annotated[int, whole(at_least=1)] = 100

@@ -131,7 +131,7 @@ class ClockSkew(TransactionError):
 
 
 class InvalidKey(TransactionError):
-    """An Idempotency-Key is from 1 to 255 printable ASCII characters."""
+    """An Idempotency-Key is from 1 to 512 printable ASCII characters."""
 
 
 class Compensated(TransactionError):

@@ -15,13 +15,15 @@ from stacksaga_flask.engine.process import NodeOfProcess
 from stacksaga_flask.engine.run import run
 from stacksaga_flask.engine.start import Started, start, start_keyed, transaction_id_of
 from stacksaga_flask.engine.takeover import as_it_may_be_told, compare_clock
-from stacksaga_flask.errors import ConfigurationError, DefinitionError, NotStarted, SagaNotRegistered, StoreError
+from stacksaga_flask.errors import DefinitionError, InvalidKey, NotStarted, SagaNotRegistered, StoreError
 from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.store.contract import RunningStatus, Scope, Store, TransactionRow, Tryout
 from stacksaga_flask.store.opening import check_url, open_store
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+LONGEST_KEY = 512
 
 
 class Transaction(Generic[R]):
@@ -64,6 +66,16 @@ class Transaction(Generic[R]):
         if self._saga is None or self.public_result is None:
             return None
         return self._saga.read_public_result(self.public_result)
+
+
+def check_key(key: str) -> None:
+    """Check that a text can be an `Idempotency-Key`; with the scope that an application puts before it, it is longer.
+
+    Raises:
+        InvalidKey: It cannot.
+    """
+    if not (isinstance(key, str) and 0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise InvalidKey(f"an Idempotency-Key is from 1 to {LONGEST_KEY} printable ASCII characters: send another one")
 
 
 class Engine:
@@ -144,7 +156,7 @@ class Engine:
             key: An `Idempotency-Key`: the same key finds the same transaction.
 
         Raises:
-            SagaNotRegistered, PayloadError: Nothing was done.
+            SagaNotRegistered, PayloadError, InvalidKey: Nothing was done.
             KeyConflict: The key was used before with another saga or payload.
             NotStarted: Nothing was started; it may be tried again.
             StartUnknown: Whether it was started is unknown; with a key, repeat with the same one.
@@ -206,8 +218,8 @@ class Engine:
     def _start(self, saga: Saga[P, R], payload: P, key: str | None, *, leave: bool) -> tuple[Node, Started]:
         if self._sagas.get(saga.name) is not saga:
             raise SagaNotRegistered(saga.name)
-        if key is not None and not key:
-            raise ConfigurationError("an empty Idempotency-Key would make all such requests one transaction")
+        if key is not None:
+            check_key(key)
         data = saga.codec.encode(payload, limit=self.settings.payload_limit)
         try:
             node = self.node()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from stacksaga_flask.clock import SECOND, Clock
 from stacksaga_flask.errors import PayloadError
-from stacksaga_flask.saga.context import StepContext
+from stacksaga_flask.saga.context import StepContext, logger
 from stacksaga_flask.saga.definition import Saga
-from stacksaga_flask.saga.outcome import Outcome, Retryable, Succeeded, outcome_of
+from stacksaga_flask.saga.outcome import FailedUnexpectedly, Outcome, Retryable, Succeeded, outcome_of
 from stacksaga_flask.saga.step import Execution
 from stacksaga_flask.store.contract import ExecutionType, TransactionRow
 
@@ -89,6 +89,12 @@ class Executor:
             outcome = self._outcome(saga, execution, row, step_name, execution_type, attempt)
         except Exception as error:  # noqa: BLE001 - whatever a step raises is its outcome, recorded by the caller
             outcome = outcome_of(error, self._clock.now())
+            if isinstance(outcome, FailedUnexpectedly):
+                logger.error(
+                    "%s/%s %s failed unexpectedly; transaction_id=%s",
+                    *(saga.name, step_name, execution_type.value, row.transaction_id),
+                    exc_info=error,
+                )
         return Attempt(outcome, created_at, self._clock.now())
 
     def _outcome(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from stacksaga_flask.clock import SECOND, Clock, TimeSource
@@ -73,13 +74,18 @@ class Node:
 
         An observer that fails must not leave a transaction unfinished: its error is logged with the transaction id.
         """
+        for tryout in tryouts:
+            self._tell(row, partial(self.observer.step_attempted, row, tryout))
+        if before is row.running_status:
+            return
+        if row.running_status is RunningStatus.FROZEN:
+            logger.error("transaction_id=%s of %s is frozen: %s", row.transaction_id, row.saga_name, row.reason)
+        change = StateChange(row.transaction_id, row.saga_name, before, row.running_status, row)
+        self._tell(row, partial(self.observer.state_changed, change))
+
+    def _tell(self, row: TransactionRow, told: Callable[[], None]) -> None:
         try:
-            for tryout in tryouts:
-                self.observer.step_attempted(row, tryout)
-            if before is not row.running_status:
-                self.observer.state_changed(
-                    StateChange(row.transaction_id, row.saga_name, before, row.running_status, row)
-                )
+            told()
         except Exception:
             logger.exception("a receiver of a signal failed; transaction_id=%s goes on", row.transaction_id)
 

@@ -172,4 +172,5 @@ def _after_in_child() -> None:
         node.after_fork_in_child(at_rest=node in at_rest)
 
 
-os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+if hasattr(os, "register_at_fork"):  # not where no process forks, and where an engine refuses to be made
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 from uuid import UUID
 
 from flask import Blueprint, Flask, Response, current_app, has_request_context, request
 
 from stacksaga_flask.config import read_settings
-from stacksaga_flask.engine.engine import Engine, Transaction
-from stacksaga_flask.errors import ConfigurationError, InvalidKey, NoSuchTransaction, PayloadError, StackSagaError
+from stacksaga_flask.engine.engine import Engine, Transaction, check_key
+from stacksaga_flask.errors import ConfigurationError, NoSuchTransaction, PayloadError, StackSagaError
 from stacksaga_flask.extension.answers import HANDLED, Answers
 from stacksaga_flask.extension.cli import stacksaga_commands
 from stacksaga_flask.extension.signals import SignalObserver
@@ -22,8 +23,6 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 KEY_HEADER = "Idempotency-Key"
-_LONGEST_KEY = 255
-
 Authorize = Callable[[UUID], bool]
 """Whether the client of the current request may see the transaction."""
 
@@ -106,7 +105,7 @@ class StackSaga:
 
         Errors are those of `stacksaga_flask.Engine.run`.
         """
-        return self.engine.run(saga, payload, key=key)
+        return self.engine.run(saga, payload, key=self._key(key))
 
     def run(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Response:
         """Run a saga and answer: ``return stacksaga.run(place_order, order)``.
@@ -149,6 +148,11 @@ class StackSaga:
                 a forbidden one get the same 404.
             url: Rule with one ``uuid`` converter named ``transaction_id``.
         """
+        if not callable(authorize) or "transaction_id" not in url:
+            raise ConfigurationError(
+                f"the status endpoint needs a callable authorize and a url with <uuid:transaction_id>, not "
+                f"{authorize!r} and {url!r}"
+            )
         view = self._status_view(authorize)
         endpoint = "stacksaga_status"
         target.add_url_rule(url, endpoint=endpoint, view_func=view)
@@ -167,17 +171,14 @@ class StackSaga:
         Raises:
             InvalidKey: It cannot be a key.
         """
-        scope = ""
-        if key is None and has_request_context():
-            key = request.headers.get(KEY_HEADER)
-            scope = "" if self._key_scope is None else f"{self._key_scope()}/"
-        if key is None:
-            return None
-        if not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
-            raise InvalidKey(
-                f"an Idempotency-Key has from 1 to {_LONGEST_KEY} printable ASCII characters; this has {len(key)}"
-            )
-        return scope + key
+        if key is not None or not has_request_context():
+            return key
+        key = request.headers.get(KEY_HEADER)
+        if key is None or self._key_scope is None:
+            return key
+        check_key(key)
+        # The client chooses the key, so no scope may end where another's key begins.
+        return f"{quote(self._key_scope(), safe='')}/{key}"
 
     def _status_view(self, authorize: Authorize) -> Callable[[UUID], Response]:
         def stacksaga_status(transaction_id: UUID) -> Response:
@@ -194,8 +195,10 @@ class StackSaga:
             raise error
         state = self._state()
         response = state.answers.problem(error, state.engine.settings)
-        if response.status_code >= 500 or isinstance(error, PayloadError):
+        if response.status_code >= 500:
             current_app.logger.error("%s", error, exc_info=error)
+        elif isinstance(error, PayloadError):
+            current_app.logger.warning("%s", error)
         return response
 
     def _state(self) -> StackSagaState:

@@ -62,9 +62,11 @@ class Saga(Generic[P, R]):
         payload_version: int = 1,
     ) -> None:
         self.name = _stored_name("saga", name)
-        self.version = version
+        self.version = _version(self.name, "version", version)
         self.payload_type = payload
-        self.codec: PayloadCodec[P] = payload_codec(payload, version=payload_version)
+        self.codec: PayloadCodec[P] = payload_codec(
+            payload, version=_version(self.name, "payload_version", payload_version)
+        )
         self._result = result
         self._result_type = result_type(name, result)
         self._steps: dict[str, Step[P]] = {}
@@ -111,6 +113,7 @@ class Saga(Generic[P, R]):
 
         def declare(process: StepFunction[P]) -> Step[P]:
             kind = StepKind.COMMAND if self._pivot is None else StepKind.RETRIABLE
+            check_signature(self.name, self.payload_type, process)
             return self._add(kind, process, name, Execution(process, budget=budget, attempts=attempts, backoff=backoff))
 
         return declare if function is None else declare(function)
@@ -141,6 +144,7 @@ class Saga(Generic[P, R]):
 
         def declare(process: StepFunction[P]) -> Step[P]:
             kind = StepKind.QUERY if self._pivot is None else StepKind.RETRIABLE
+            check_signature(self.name, self.payload_type, process)
             return self._add(kind, process, name, Execution(process, budget=budget, attempts=attempts, backoff=backoff))
 
         return declare if function is None else declare(function)
@@ -181,6 +185,7 @@ class Saga(Generic[P, R]):
         """
 
         def declare(process: StepFunction[P]) -> Step[P]:
+            check_signature(self.name, self.payload_type, process)
             execution = Execution(process, budget=budget, attempts=attempts, backoff=backoff)
             return self._add(StepKind.PIVOT, process, name, execution, honours_keys=honours_keys)
 
@@ -188,6 +193,9 @@ class Saga(Generic[P, R]):
 
     def upcast(self, from_version: int) -> Callable[[Upcaster], Upcaster]:
         """Declare how a payload of one version, as plain JSON values, becomes one of the next version.
+
+        What was a plain dict holds its values as the steps saw them while it stays one; where it becomes a typed
+        payload, `stacksaga_flask.untagged` gives them.
 
         Raises:
             DefinitionError: The version is not below the saga's, or has an upcaster already.
@@ -271,7 +279,6 @@ class Saga(Generic[P, R]):
                 f"{self.name}: {self._pivot!r} and {name!r} are both pivots; there is one point of no return: "
                 f"declare what follows it with @saga.step"
             )
-        check_signature(self.name, self.payload_type, function)
         step = Step(self.name, self.payload_type, PlannedStep(name, kind, honours_keys), execution)
         self._steps[name] = step
         if kind is StepKind.PIVOT:
@@ -284,3 +291,9 @@ def _stored_name(what: str, name: str) -> str:
         return plain_name(name)
     except ValueError as error:
         raise DefinitionError(f"the {what} name {name!r} cannot be stored: {error}") from error
+
+
+def _version(name: str, option: str, version: int) -> int:
+    if not isinstance(version, int) or not 1 <= version < 2**31:
+        raise DefinitionError(f"{name}: {option}={version!r} is no whole number from 1 on: count versions 1, 2, 3")
+    return version

@@ -48,8 +48,8 @@ class Rejected(StackSagaError):
         Args:
             reason: Why, in words that the client may read.
         """
-        super().__init__(reason)
-        self.reason = reason
+        self.reason = _storable("" if reason is None else str(reason)) or "refused"
+        super().__init__(self.reason)
 
 
 # -- what the engine reads -------------------------------------------------------------------------------------
@@ -96,16 +96,25 @@ def outcome_of(error: BaseException, now: int) -> Outcome:
         BaseException: The error itself, if it is no Exception (KeyboardInterrupt, SystemExit): then the process
             is to end, and how the step ended is not known.
     """
-    if isinstance(error, Rejected):
-        return WasRejected(_storable(error.reason or str(error)))
-    if isinstance(error, Retryable):
-        wait = error.retry_after
-        return FailedForNow(described(error), None if wait is None else wait // timedelta(microseconds=1))
-    if (found := passing(error, now)) is not None:
-        return FailedForNow(described(error), found.retry_after)
+    try:
+        found = _recognised(error, now)
+    except Exception:  # noqa: BLE001 - an error that cannot even be read is as unexpected as any
+        found = None
+    if found is not None:
+        return found
     if not isinstance(error, Exception):
         raise error
     return FailedUnexpectedly(described(error))
+
+
+def _recognised(error: BaseException, now: int) -> Outcome | None:
+    if isinstance(error, Rejected):
+        return WasRejected(_storable(str(error.reason or error)))
+    if isinstance(error, Retryable):
+        wait = error.retry_after
+        return FailedForNow(described(error), None if wait is None else wait // timedelta(microseconds=1))
+    found = passing(error, now)
+    return None if found is None else FailedForNow(described(error), found.retry_after)
 
 
 def described(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import typing
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -42,8 +43,8 @@ class Execution(Generic[P]):
         backoff: Duration | None,
     ) -> None:
         name = function.__name__
-        if attempts is not None and attempts < 1:
-            raise DefinitionError(f"{name}: attempts={attempts} is under 1; the first attempt counts")
+        if attempts is not None and (not isinstance(attempts, int) or attempts < 1):
+            raise DefinitionError(f"{name}: attempts={attempts!r} is no whole number above 0; the first attempt counts")
         self.function = function
         self.attempts = attempts
         self.budget = _positive(name, "budget", budget)
@@ -126,11 +127,12 @@ _WHY_NOT_REVERTED = {
 
 
 def check_signature(saga_name: str, payload_type: Any, function: Callable[..., Any]) -> None:
-    """Refuse a function whose annotation says that it returns what is no payload.
+    """Refuse what cannot be called as a step, or is annotated to return what is no payload.
 
     Raises:
         DefinitionError: It does.
     """
+    _check_call(saga_name, function)
     try:
         returned = typing.get_type_hints(function).get("return", Any)
     except NameError:
@@ -143,6 +145,29 @@ def check_signature(saga_name: str, payload_type: Any, function: Callable[..., A
                 f"{saga_name}: {function.__name__!r} is declared to return {kind!r}, which is not the payload "
                 f"{payload_type!r}: return the payload, or None to keep the one given"
             )
+
+
+def _check_call(saga_name: str, function: Callable[..., Any]) -> None:
+    name = getattr(function, "__name__", None)
+    if not callable(function) or name is None:
+        raise DefinitionError(
+            f"{saga_name}: {function!r} is no function: declare a step with @saga.step above a def, and options by name"
+        )
+    if any(is_other(function) for is_other in _NOT_CALLED_ONCE):
+        raise DefinitionError(
+            f"{saga_name}: {name!r} is a coroutine or a generator function, which a call only begins: make it a plain "
+            f"function"
+        )
+    try:
+        inspect.signature(function).bind(None, None)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(
+            f"{saga_name}: {name!r} cannot be called with a payload and a context ({error}): declare it as "
+            f"def {name}(payload, context)"
+        ) from error
+
+
+_NOT_CALLED_ONCE = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 def _bare(kind: Any) -> Any:

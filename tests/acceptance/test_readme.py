@@ -133,18 +133,23 @@ def test_the_plain_wsgi_application_answers(tmp_path: Path) -> None:
     write_files(tmp_path, "wsgi.py")
     script = """
 import io, json, wsgi
+seen = []
 def post(total, **environ):
     body = io.BytesIO(json.dumps({"total": total}).encode())
     statuses = []
     answer = wsgi.application({"wsgi.input": body, **environ}, lambda status, headers: statuses.append(status))
     return [statuses[0], json.loads(b"".join(answer))]
-print(json.dumps([post(9), post(900), post(9, HTTP_IDEMPOTENCY_KEY="k"), post(9, HTTP_IDEMPOTENCY_KEY="k")]))
+keyed = [post(9, HTTP_IDEMPOTENCY_KEY="k") for _ in range(2)]
+other = {"wsgi.input": io.BytesIO(b'{"total": 10}'), "HTTP_IDEMPOTENCY_KEY": "k"}
+wsgi.application(other, lambda status, headers: seen.append(status))
+print(json.dumps([post(9), post(900), *keyed, *seen]))
 wsgi.engine.close()
 """
-    done, refused, *keyed = json.loads(run(sys.executable, "-W", "error", "-c", script, cwd=tmp_path))
+    done, refused, *keyed, conflict = json.loads(run(sys.executable, "-W", "error", "-c", script, cwd=tmp_path))
     assert done == ["200 OK", {"status": "PROCESS_COMPLETED", "reason": None}]
     assert refused == ["422 Unprocessable Entity", {"status": "REVERT_COMPLETED", "reason": "card refused"}]
     assert keyed == [done, done]
+    assert conflict == "409 Conflict"
 
 
 def test_the_first_command_runs_the_demo_on_a_clean_clone(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksaga_flask import Engine, ExecutionType, Saga, StepContext, read_settings
+from stacksaga_flask import Engine, ExecutionType, Rejected, Saga, StepContext, read_settings
 from stacksaga_flask.clock import SECOND
 from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order
 
@@ -151,6 +151,52 @@ def test_a_broken_result_function_does_not_undo_what_is_done(caplog: pytest.LogC
     assert "no such key" in caplog.text
 
 
+class Odd(Rejected):
+    def __init__(self) -> None:
+        self.reason = {"code": 402}  # type: ignore[assignment]
+        Exception.__init__(self)
+
+
+class Unreadable(Exception):
+    @property
+    def response(self) -> object:
+        raise LookupError("no response")
+
+    def __str__(self) -> str:
+        raise LookupError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Rejected(ValueError("no money")), "no money"),  # type: ignore[arg-type]
+        (Rejected(402), "402"),  # type: ignore[arg-type]
+        (Rejected(""), "refused"),
+        (Odd(), "{'code': 402}"),
+        (Unreadable(), "the step 'charge' failed unexpectedly"),
+    ],
+)
+def test_whatever_a_step_raises_is_an_outcome(error: BaseException, told: str) -> None:
+    bench = Bench()
+    bench.shop.errors["charge"] = [error]
+    transaction = bench.engine.run(bench.saga, Order())
+    assert (transaction.compensated, transaction.reason) == (True, told)
+    assert bench.shop.calls[-1] == "release"
+
+
+def test_a_bug_in_a_step_is_logged_with_its_traceback_and_a_frozen_transaction_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.shop.errors = {"charge": [KeyError("total")], "refund": [Rejected("account closed")]}
+    transaction = bench.engine.run(bench.saga, Order())
+    bug, frozen = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert bug.exc_info is not None
+    assert "place-order/charge PROCESS failed unexpectedly" in bug.getMessage()
+    assert "is frozen: the revert of 'charge' was rejected" in frozen.getMessage()
+    assert str(transaction.transaction_id) in bug.getMessage()
+
+
 # -- under gevent ----------------------------------------------------------------------------------------------
 
 UNDER_GEVENT = """
@@ -241,6 +287,21 @@ def test_a_forked_child_is_another_instance_with_connections_of_its_own(tmp_path
     assert status == "PROCESS_COMPLETED"
     assert instance_id != engine.node().instance_id
     assert engine.run(saga, {}).completed, "the parent's connections still work"
+
+
+def test_where_no_process_forks_the_import_works_and_the_engine_says_what_it_runs_on() -> None:
+    script = (
+        "import os, sys, time\n"
+        "import flask, mmh3, msgspec, tenacity, durationpy\n"
+        "del os.register_at_fork\n"
+        "sys.platform = 'win32'\n"
+        "import stacksaga_flask\n"
+        "settings = stacksaga_flask.read_settings({}, application_name='shop')\n"
+        "try: stacksaga_flask.Engine(settings)\n"
+        "except stacksaga_flask.UnsupportedPlatform as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("stacksaga_flask runs on Linux, and on macOS for development; this is 'win32'")
 
 
 def test_importing_the_library_imports_no_driver_and_opens_nothing() -> None:

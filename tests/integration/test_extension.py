@@ -317,12 +317,27 @@ def test_the_same_key_twice_is_one_transaction_and_another_payload_is_409(make_s
     assert site.shop.calls == ["reserve", "charge", "ship"]
 
 
-@pytest.mark.parametrize("key", ["", "k" * 256, "schlüssel"])
+@pytest.mark.parametrize("key", ["", "k" * 513, "schlüssel"])
 def test_a_key_that_is_no_key_answers_400(make_site: MakeSite, key: str) -> None:
     site = make_site()
     answer = site.client.post("/orders", headers=[("Idempotency-Key", key)])
     assert answer.status_code == 400
     assert site.shop.calls == []
+
+
+def test_a_view_that_answers_in_its_own_way_honours_the_key_too(make_site: MakeSite) -> None:
+    site = make_site()
+    site.app.post("/own")(lambda: str(site.stacksaga.execute(site.saga, Order()).transaction_id))
+    one, two = (site.client.post("/own", headers={"Idempotency-Key": "k"}).text for _ in range(2))
+    assert one == two
+    assert site.shop.calls == ["reserve", "charge", "ship"]
+
+
+@pytest.mark.parametrize(("authorize", "url"), [(None, "/t/<uuid:transaction_id>"), (bool, "/t/<uuid:id>")])
+def test_a_status_endpoint_that_could_not_work_is_refused(make_site: MakeSite, authorize: Any, url: str) -> None:
+    site = make_site()
+    with pytest.raises(ConfigurationError, match="status endpoint needs a callable authorize"):
+        site.stacksaga.add_status_view(site.app, authorize=authorize, url=url)
 
 
 def test_two_accounts_may_use_the_same_key() -> None:
@@ -332,13 +347,13 @@ def test_two_accounts_may_use_the_same_key() -> None:
     app.config["STACKSAGA_STORE"] = "memory://"
     stacksaga = StackSaga(app, sagas=[saga], key_scope=lambda: request.headers["Account"])
     app.post("/orders")(lambda: stacksaga.run(saga, Order()))
-    ids = [
-        app.test_client()
-        .post("/orders", headers={"Idempotency-Key": "1", "Account": account})
-        .headers["Transaction-Id"]
-        for account in ("ann", "bob", "ann")
-    ]
-    assert ids[0] == ids[2] != ids[1]
+    accounts = [("ann", "1"), ("bob", "1"), ("ann", "1"), ("ann/1", "2"), ("ann", "1/2")]
+    ids = []
+    for account, key in accounts:
+        answer = app.test_client().post("/orders", headers={"Idempotency-Key": key, "Account": account})
+        ids.append(answer.headers["Transaction-Id"])
+    assert ids[0] == ids[2]
+    assert len(set(ids)) == 4
 
 
 # -- the status endpoint ---------------------------------------------------------------------------------------
@@ -496,6 +511,24 @@ def test_every_change_of_state_and_every_attempt_is_signalled(make_site: MakeSit
     ]
 
 
+def test_a_receiver_that_fails_keeps_no_other_signal_from_being_sent(
+    make_site: MakeSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = make_site()
+    seen: list[str] = []
+
+    def broken(app: Flask, **facts: Any) -> None:
+        raise RuntimeError("receiver is broken")
+
+    def changed(app: Flask, change: StateChange) -> None:
+        seen.append(change.after.value)
+
+    with step_attempted.connected_to(broken), transaction_state_changed.connected_to(changed):
+        site.client.post("/orders")
+    assert seen == ["PROCESSING", "PROCESS_COMPLETED"]
+    assert caplog.text.count("receiver is broken") >= 3
+
+
 def test_a_receiver_that_fails_is_logged_and_stops_no_transaction(
     make_site: MakeSite, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -600,6 +633,7 @@ def test_flask_sqlalchemys_session_is_opened_and_removed_for_each_step(make_site
     assert site.client.post("/noted").status_code == 200
     with site.app.app_context():
         assert list(database.session.scalars(select(Note.text))) == ["from the step"]
+        database.session.remove()
         database.engine.dispose()
     assert sessions[0] is not sessions[1]
 

@@ -66,7 +66,8 @@ _FORWARDS = (
         "PROCESS_COMPLETED",
         _EVERYTHING,
         {"reserve": Participant.IS_SLOW},
-        {"restore_delay_windows": 2},
+        # Three windows, so that the clock is put forward by more than the minute after which it is compared again.
+        {"restore_delay_windows": 3},
     ),
     Scenario(
         "the second step returns after the owner's right has ended",
@@ -77,7 +78,8 @@ _FORWARDS = (
         "PROCESS_COMPLETED",
         _EVERYTHING,
         {"charge": Participant.IS_VERY_SLOW},
-        {"restore_delay_windows": 2},
+        # Three windows, so that the clock is put forward by more than the minute after which it is compared again.
+        {"restore_delay_windows": 3},
     ),
 )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import signal
 import sqlite3
@@ -59,6 +60,9 @@ class Child:
     """One child's work."""
 
     def __init__(self, job: Job) -> None:
+        # What a step raises or freezes on purpose is no news here; everything else that is logged is.
+        logging.getLogger("stacksaga_flask.step").disabled = True
+        logging.getLogger("stacksaga_flask").addFilter(lambda record: " is frozen: " not in str(record.msg))
         self._folder = Path(job["folder"])
         self._scenario: Scenario = NAMED[job["scenario"]]
         self._job = job

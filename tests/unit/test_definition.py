@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -131,6 +132,38 @@ def test_steps_of_plain_dicts_may_be_annotated_as_such() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(DefinitionError, match="do: "):
         saga().step(**options)(do)  # type: ignore[call-overload]
+
+
+async def coroutine(order: Order, context: StepContext[Order]) -> None: ...
+
+
+def generator(order: Order, context: StepContext[Order]) -> typing.Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda order: None, "cannot be called with a payload and a context"),
+        (lambda order, context, more: None, "cannot be called with a payload and a context"),
+        (coroutine, "'coroutine' is a coroutine or a generator function"),
+        (generator, "'generator' is a coroutine or a generator function"),
+        ("reserve", "'reserve' is no function"),
+        (functools.partial(do), "is no function"),
+    ],
+)
+@pytest.mark.parametrize("declare", ["step", "query", "pivot"])
+def test_what_cannot_be_called_as_a_step_is_refused(declare: str, function: typing.Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        getattr(saga(), declare)(function)
+
+
+@pytest.mark.parametrize("version", [0, -1, "two", 1.5, 2**70])
+def test_a_version_that_is_no_whole_number_from_1_on_is_refused(version: typing.Any) -> None:
+    with pytest.raises(DefinitionError, match="version="):
+        Saga("place-order", payload=Order, version=version)
+    with pytest.raises(DefinitionError, match="payload_version="):
+        Saga("place-order", payload=Order, payload_version=version)
 
 
 def test_a_budget_that_does_not_fit_before_the_watchdogs_fence_is_refused() -> None:
