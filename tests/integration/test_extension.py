@@ -152,8 +152,9 @@ def test_a_paused_saga_answers_202_with_location_and_retry_after(make_site: Make
     answer = site.client.post("/orders")
     assert answer.status_code == 202
     assert answer.headers["Location"] == f"/transactions/{answer.headers['Transaction-Id']}"
-    # The next window opens within a minute, or the one after it if under 11 s were left; it is sealed 10 s later.
-    assert 10 < int(answer.headers["Retry-After"]) <= 60 + 11 + 10
+    # The next window opens within a minute, or the one after it if under 11 s were left before its fence, which lies
+    # 1 s before its opening; and it is sealed 10 s later.
+    assert 10 < int(answer.headers["Retry-After"]) <= 60 + 12 + 10
     assert site.client.get(answer.headers["Location"]).json == {
         "transaction_id": answer.headers["Transaction-Id"],
         "saga": "place-order",
