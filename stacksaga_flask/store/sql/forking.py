@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,21 +26,26 @@ class CallsUnderWay:
         self._mutex = threading.Lock()
         self._at_rest = threading.Condition(self._mutex)
         self._over = threading.Condition(self._mutex)
-        self._count = 0
+        # Its length counts. Appending and popping need no lock, which sixteen threads would wait for at every call.
+        self._begun: deque[None] = deque()
         self._held_up = False
         self._pid = os.getpid()
 
     def __enter__(self) -> None:
-        with self._mutex:
-            if self._held_up:
+        # Counted first and looked second, while a fork first says that it holds up and then counts: one sees the other.
+        self._begun.append(None)
+        while self._held_up:
+            self.__exit__()
+            with self._mutex:
                 self._wait_for_the_fork()
-            self._count += 1
+            self._begun.append(None)
 
     def __exit__(self, *_: object) -> None:
-        with self._mutex:
-            self._count -= 1
-            if self._held_up and not self._count:
-                self._at_rest.notify_all()
+        self._begun.pop()
+        if self._held_up:
+            with self._mutex:
+                if not self._begun:
+                    self._at_rest.notify_all()
 
     def hold_up(self, timeout: float) -> bool:
         """Let no call begin and wait for those under way. Without success all is as before."""
@@ -49,7 +55,7 @@ class CallsUnderWay:
         at_rest = False
         try:
             self._held_up = True
-            at_rest = self._at_rest.wait_for(lambda: not self._count, timeout)
+            at_rest = self._at_rest.wait_for(lambda: not self._begun, timeout)
         finally:
             if not at_rest:
                 self._let_go_on()
@@ -66,7 +72,7 @@ class CallsUnderWay:
         self._over.notify_all()
 
     def _wait_for_the_fork(self) -> None:
-        if os.getpid() != self._pid:
+        if self._held_up and os.getpid() != self._pid:
             raise StoreRefused("a forked child may not use the store of its parent (R11); nothing was written")
         # For ever in a child, which gets copies of the greenlets that wait here: their parent has the originals.
         while self._held_up:
