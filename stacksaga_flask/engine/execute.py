@@ -80,10 +80,7 @@ class Executor:
 
         The step gets a copy of its own, as a later recovery would, so what a failed attempt changed is gone.
         """
-        step = saga.declared(step_name)
-        execution = step.process if execution_type is ExecutionType.PROCESS else step.reverting
-        if execution is None:
-            raise AssertionError(f"{saga.name}: {step_name} was planned to be reverted but declares no revert")
+        execution = saga.declared(step_name).execution(execution_type)
         created_at = self._clock.now()
         try:
             outcome = self._outcome(saga, execution, row, step_name, execution_type, attempt)

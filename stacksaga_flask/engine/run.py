@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from stacksaga_flask.engine.node import logger
 from stacksaga_flask.engine.owned import Owned, Result
@@ -11,11 +10,9 @@ from stacksaga_flask.engine.record import record
 from stacksaga_flask.engine.repeat import step_backoff
 from stacksaga_flask.engine.room import has_room, make_room
 from stacksaga_flask.errors import ClockSkew, RightEnded, StoreError
-from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.saga.outcome import FailedForNow, Outcome, Succeeded
-from stacksaga_flask.saga.step import Execution as DeclaredExecution
 from stacksaga_flask.store.contract import ExecutionType, TransactionRow, Tryout
-from stacksaga_flask.transitions import Action, Execution, Progress, StepKind, tryout_status
+from stacksaga_flask.transitions import Action, Progress, StepKind, tryout_status
 
 
 def progress_of(row: TransactionRow) -> Progress:
@@ -59,7 +56,7 @@ def _execute(owned: Owned) -> Result:
     node, saga = owned.node, owned.saga
     progress = progress_of(owned.row)
     execution = saga.plan.next_execution(progress)
-    declared = _declared(saga, execution)
+    declared = saga.declared(execution.step.name).execution(execution.execution_type)
     budget = node.executor.budget(declared)
     attempts = declared.attempts or node.settings.step_attempts
     longest_wait = declared.backoff or node.settings.step_backoff
@@ -101,15 +98,6 @@ def _execute(owned: Owned) -> Result:
         retry_after=_retry_after(outcome),
         backs_off=reverting or execution.step.kind is StepKind.RETRIABLE,
     )
-
-
-def _declared(saga: Saga[Any, Any], execution: Execution) -> DeclaredExecution[Any]:
-    step = saga.declared(execution.step.name)
-    if execution.execution_type is ExecutionType.PROCESS:
-        return step.process
-    if step.reverting is None:
-        raise AssertionError(f"{saga.name}: {step.name} was planned to be reverted but declares no revert")
-    return step.reverting
 
 
 def _retry_after(outcome: Outcome) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 from stacksaga_flask.config_values import duration
 from stacksaga_flask.errors import DefinitionError
 from stacksaga_flask.saga.context import StepContext
+from stacksaga_flask.store.contract import ExecutionType
 from stacksaga_flask.transitions import PlannedStep, StepKind
 
 P = TypeVar("P")
@@ -75,6 +76,14 @@ class Step(Generic[P]):
     def name(self) -> str:
         """The step's name, as stored."""
         return self.plan.name
+
+    def execution(self, execution_type: ExecutionType) -> Execution[P]:
+        """One side of the step."""
+        if execution_type is ExecutionType.PROCESS:
+            return self.process
+        if self.reverting is None:
+            raise AssertionError(f"{self._saga_name}: {self.name} was planned to be reverted but declares no revert")
+        return self.reverting
 
     def __call__(self, payload: P, context: StepContext[P]) -> P | None:
         return self.process.function(payload, context)
