@@ -6,12 +6,14 @@ are microseconds here; in a configuration they are a text like ``"24h"``, a numb
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct, field, structs
+from stacksaga_schema import SCHEMA_VERSION
 
 from stacksaga_flask.clock import SECOND
 from stacksaga_flask.config_rules import PREFIX, broken_rules, domain_setting_name, setting_name
@@ -25,11 +27,12 @@ from stacksaga_flask.config_values import (
     plain_name,
     protection_mode,
     store_url,
+    text,
     whole,
     without_password,
 )
 from stacksaga_flask.errors import ConfigurationError
-from stacksaga_flask.store.contract import ProtectionMode
+from stacksaga_flask.store.contract import Grid, ProtectionMode, Scope
 
 _MINUTE = 60 * SECOND
 _HOUR = 60 * _MINUTE
@@ -59,7 +62,22 @@ class Settings(Domain, frozen=True, kw_only=True, dict=True):
     """All settings; those of `Domain` hold for every saga that has none of its own in `domains`."""
 
     store: Annotated[str, store_url] = "sqlite:///stacksaga.db"
-    """URL of the event store: ``memory://`` or ``sqlite:///FILE``."""
+    """URL of the event store: ``memory://``, ``sqlite:///FILE``, ``postgresql://HOST/DATABASE`` or
+    ``cassandra://HOST,HOST/KEYSPACE?local_datacenter=NAME``."""
+    store_username: Annotated[str | None, text] = None
+    """Who to log in as, unless the URL says it. This and the following six are read from the environment too."""
+    store_password: Annotated[str | None, text] = None
+    """Password; one in the URL works, with a warning."""
+    store_password_file: Annotated[str | None, text] = None
+    """File that holds the password, instead of it."""
+    store_tls: Annotated[bool, boolean] = False
+    """Whether to speak TLS to the store. Certificates and host names are checked."""
+    store_ca_file: Annotated[str | None, text] = None
+    """PEM file of the authorities that sign the store's certificates; the system's unless set."""
+    store_certificate_file: Annotated[str | None, text] = None
+    """PEM file of this client's certificate, where the store asks for one."""
+    store_key_file: Annotated[str | None, text] = None
+    """PEM file of that certificate's key."""
     service_name: Annotated[str, plain_name]
     """Name of this service, part of every key. The application's name unless set."""
     region: Annotated[str, plain_name] = "default"
@@ -67,7 +85,7 @@ class Settings(Domain, frozen=True, kw_only=True, dict=True):
     cluster: Annotated[str, plain_name] = "default"
     """Virtual cluster, part of every key: each has a recovery of its own."""
     keyspace: Annotated[str, keyspace] = "stacksaga_event_store"
-    """Cassandra's keyspace."""
+    """Cassandra's keyspace, unless the URL names it."""
     read_consistency: Annotated[str, consistency] = "LOCAL_QUORUM"
     """Consistency level of Cassandra's reads: LOCAL_QUORUM or QUORUM."""
     write_consistency: Annotated[str, consistency] = "LOCAL_QUORUM"
@@ -113,6 +131,20 @@ class Settings(Domain, frozen=True, kw_only=True, dict=True):
     """Settings of single sagas, by name. In a configuration each is a dict that holds what differs."""
 
     @property
+    def scope(self) -> Scope:
+        """Region, cluster and service name."""
+        return Scope(self.region, self.cluster, self.service_name)
+
+    @property
+    def grid(self) -> Grid:
+        """What every process of the scope must agree on (R15)."""
+        return Grid(
+            schema_version=SCHEMA_VERSION,
+            window_interval=self.window_interval // SECOND,
+            clock_skew_margin=self.clock_skew_margin,
+        )
+
+    @property
     def embedded(self) -> bool:
         """Whether the store lives on this machine alone and needs no setting up."""
         return self.store.partition(":")[0].partition("+")[0] in ("memory", "sqlite")
@@ -126,21 +158,28 @@ class Settings(Domain, frozen=True, kw_only=True, dict=True):
         return Domain(**{name: getattr(self, name) for name in _DOMAIN})
 
     def __repr__(self) -> str:
-        return Struct.__repr__(structs.replace(self, store=without_password(self.store)))
+        hidden = None if self.store_password is None else "***"
+        return Struct.__repr__(structs.replace(self, store=without_password(self.store), store_password=hidden))
 
 
-def read_settings(mapping: Mapping[str, Any], *, application_name: str) -> Settings:
+def read_settings(
+    mapping: Mapping[str, Any], *, application_name: str, environment: Mapping[str, str] = os.environ
+) -> Settings:
     """Read the ``STACKSAGA_*`` keys of a configuration; others are ignored.
 
     Args:
         mapping: A configuration, Flask's for example.
         application_name: Names the service if ``STACKSAGA_SERVICE_NAME`` does not.
+        environment: Where credentials and TLS are looked for if the configuration does not have them.
 
     Raises:
         ConfigurationError: A key is unknown, or a value breaks a rule. The message lists every problem.
     """
     given = {key.removeprefix(PREFIX): mapping[key] for key in mapping if str(key).startswith(PREFIX)}
     given.setdefault("SERVICE_NAME", application_name)
+    for name in FROM_ENVIRONMENT:
+        if setting_name(name) in environment:
+            given.setdefault(name.upper(), environment[setting_name(name)])
     reading = _Reading()
     values = reading.values(given, {name.upper(): name for name in (*_SETTINGS, "domains")}, PREFIX.__add__)
     own: dict[str, dict[str, Any]] = values.pop("domains", {})
@@ -192,7 +231,8 @@ class _Reading:
         try:
             values[setting] = _READ[setting](value)
         except BadValue as problem:
-            self.problems.append(f"{label} is {_shown(value)}: {problem}")
+            shown = "hidden here" if setting == "store_password" else _shown(value)
+            self.problems.append(f"{label} is {shown}: {problem}")
 
     def _domains(self, given: Any) -> dict[str, dict[str, Any]]:
         """For each saga the values that it has of its own and that could be read."""
@@ -245,6 +285,16 @@ def _reads(cls: type[Domain]) -> dict[str, Read]:
 
 _DOMAIN = tuple(_reads(Domain))
 _READ = _reads(Settings)
+FROM_ENVIRONMENT = (
+    "store_username",
+    "store_password",
+    "store_password_file",
+    "store_tls",
+    "store_ca_file",
+    "store_certificate_file",
+    "store_key_file",
+)
+"""Settings that are read from the environment too: secrets, and what differs between machines."""
 _SETTINGS = tuple(_READ)
 
 SEED_PROPERTY_NAMES: Mapping[str, str] = {

@@ -118,7 +118,17 @@ def store_url(value: Any) -> str:
     """Read the URL of a store."""
     if isinstance(value, str) and "://" in value:
         return value
-    raise BadValue('it is no URL; write one like "sqlite:///shop.db" or "memory://"')
+    raise BadValue(
+        'it is no URL; write one like "sqlite:///shop.db", "memory://", "postgresql://host/stacksaga" or '
+        '"cassandra://host1,host2/stacksaga_event_store?local_datacenter=dc1"'
+    )
+
+
+def text(value: Any) -> str:
+    """Read a text that is not empty."""
+    if isinstance(value, str) and value:
+        return value
+    raise BadValue("it must be a text; write one, or leave it out")
 
 
 def consistency(value: Any) -> str:

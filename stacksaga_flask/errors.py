@@ -86,6 +86,14 @@ class Fenced(StoreError):
     """Another owner has written this transaction; nothing was written (R6, R13)."""
 
 
+class CorruptRow(StoreRefused):
+    """A row holds what no version of ours writes."""
+
+    def __init__(self, message: str, *, transaction_id: UUID) -> None:
+        super().__init__(message)
+        self.transaction_id = transaction_id
+
+
 class SchemaMissing(StoreRefused):
     """The event store lacks tables: run `flask stacksaga init-schema`."""
 

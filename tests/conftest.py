@@ -9,6 +9,8 @@ import pytest
 
 from stacksaga_flask import Engine
 
+pytest_plugins = ["tests.services.plugin"]
+
 STORE = os.environ.get("STACKSAGA_TEST_STORE", "memory")
 OTHER_STORES = {"memory": "test_sqlite.py", "sqlite": "test_memory.py"}
 

@@ -96,3 +96,9 @@ class WindowGrid:
     def _window(self, number: int) -> Window:
         day, index = divmod(number, self._windows_a_day)
         return Window(_date_of(day), index)
+
+
+def recovery_years(now: int) -> range:
+    """The years of tier 1 that may hold anything: from two years back to the next one (R12)."""
+    year = datetime.datetime.fromtimestamp(now / SECOND, datetime.timezone.utc).year
+    return range(year - 2, year + 2)

@@ -18,7 +18,7 @@ from stacksaga_flask.engine.takeover import as_it_may_be_told, compare_clock
 from stacksaga_flask.errors import DefinitionError, InvalidKey, NotStarted, SagaNotRegistered, StoreError
 from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.store.contract import RunningStatus, Scope, Store, TransactionRow, Tryout
-from stacksaga_flask.store.opening import check_url, open_store
+from stacksaga_flask.store.opening import check_store, open_store
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -90,7 +90,7 @@ class Engine:
         observer: Is told of what was recorded.
 
     Raises:
-        ConfigurationError: The settings' URL names no store that this version has.
+        ConfigurationError: The settings name no store, or not all that is needed to reach it.
         DefinitionError: A saga is incomplete; see `register`.
     """
 
@@ -109,7 +109,7 @@ class Engine:
         self.observer = observer or Observer()
         self._time_source = time_source or SystemTime()
         if open_store is None:
-            check_url(settings.store)
+            check_store(settings)
         self._open_store = open_store or self._open_named_store
         self._sagas: dict[str, Saga[Any, Any]] = {}
         self._node = NodeOfProcess(self._open_node, timeout=settings.request_timeout / SECOND)
@@ -119,7 +119,7 @@ class Engine:
     @property
     def scope(self) -> Scope:
         """Region, cluster and service name."""
-        return Scope(self.settings.region, self.settings.cluster, self.settings.service_name)
+        return self.settings.scope
 
     @property
     def sagas(self) -> dict[str, Saga[Any, Any]]:
@@ -234,9 +234,4 @@ class Engine:
         return open_node(self.settings, self._open_store, self._time_source, self.surroundings, self.observer)
 
     def _open_named_store(self) -> Store:
-        return open_store(
-            self.settings.store,
-            self.scope,
-            clock_source=self._time_source,
-            timeout=self.settings.request_timeout / 1e6,
-        )
+        return open_store(self.settings, self._time_source)

@@ -16,7 +16,7 @@ from stacksaga_flask.engine.claims import Claims
 from stacksaga_flask.engine.execute import Executor, Surroundings
 from stacksaga_flask.errors import SchemaMismatch, SchemaMissing
 from stacksaga_flask.identity import new_instance_id
-from stacksaga_flask.store.contract import Grid, RunningStatus, Store, TransactionRow, Tryout
+from stacksaga_flask.store.contract import RunningStatus, Store, TransactionRow, Tryout
 
 logger = logging.getLogger("stacksaga_flask")
 
@@ -131,13 +131,7 @@ def check_grid(settings: Settings, store: Store) -> None:
         SchemaMismatch: They differ.
         SchemaMissing: Nothing is recorded, and the store is not the embedded one.
     """
-    from stacksaga_schema import SCHEMA_VERSION
-
-    ours = Grid(
-        schema_version=SCHEMA_VERSION,
-        window_interval=settings.window_interval // SECOND,
-        clock_skew_margin=settings.clock_skew_margin,
-    )
+    ours = settings.grid
     recorded = store.read_grid()
     if recorded is None:
         if not settings.embedded:

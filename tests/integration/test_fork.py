@@ -21,7 +21,8 @@ import pytest
 
 from stacksaga_flask import Engine, Saga, read_settings
 from stacksaga_flask.clock import SystemTime
-from stacksaga_flask.store.sql.forking import CallsUnderWay, HeldWriter
+from stacksaga_flask.store.calls import CallsUnderWay
+from stacksaga_flask.store.sql.forking import HeldWriter
 from stacksaga_flask.store.sql.group import Call
 from stacksaga_flask.store.sql.sqlite import sqlite_backend
 
@@ -370,7 +371,6 @@ inside.wait()
 """
 OPENING = """
 from stacksaga_flask import Engine
-from stacksaga_flask.store.opening import open_store
 run, engine = service(file, STACKSAGA_REQUEST_TIMEOUT="200ms")
 inside, finish = threading.Event(), threading.Event()
 
@@ -487,7 +487,7 @@ store = engine.node().store
 other = sqlite3.connect(file, isolation_level=None)
 other.execute("BEGIN IMMEDIATE")
 greenlet = gevent.spawn(run)
-while not store._writer._in_use.locked():
+while not store._writes._writer._in_use.locked():
     gevent.sleep(0.001)
 greenlet.kill()
 said = []

@@ -22,7 +22,7 @@ from stacksaga_flask import (
     StoreUnavailable,
     read_settings,
 )
-from stacksaga_flask.clock import SECOND
+from stacksaga_flask.clock import SECOND, SystemTime
 from stacksaga_flask.engine.start import prepare, start_hash_of, transaction_id_of
 from stacksaga_flask.store.contract import Expected, WriteTransaction
 from stacksaga_flask.store.opening import open_store
@@ -240,7 +240,7 @@ def test_a_late_start_does_not_overwrite_the_row_of_another_one_with_the_same_ke
     saga = place_order_saga(shop)
     settings = read_settings({"STACKSAGA_STORE": f"sqlite:///{tmp_path}/shop.db"}, application_name="shop")
     other = Engine(settings, sagas=[saga])
-    store = FaultyStore(open_store(settings.store, other.scope, clock_source=None, timeout=5))
+    store = FaultyStore(open_store(settings, SystemTime()))
     held_up = Engine(settings, sagas=[saga], open_store=lambda: store)
 
     def overtaken(call: object) -> None:

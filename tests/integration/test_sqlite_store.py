@@ -47,7 +47,7 @@ from stacksaga_flask.store.contract import (
     TransactionRow,
     WriteTransaction,
 )
-from stacksaga_flask.store.opening import init_schema, open_store
+from stacksaga_flask.store.opening import Setup, init_schema
 from stacksaga_flask.store.sql.group import Call
 from stacksaga_flask.store.sql.plan import Planner, carry_out
 from stacksaga_flask.store.sql.setup import ensure_tables
@@ -55,6 +55,7 @@ from stacksaga_flask.store.sql.sqlite import sqlite_backend
 from stacksaga_flask.store.sql.statements import statements_for
 from stacksaga_flask.store.sql.store import SqlStore
 from stacksaga_flask.store.sql.writer import Writer
+from tests.support.opening import init_url, open_url
 
 SCOPE = Scope("default", "default", "shop")
 PATH = Path("2023-11-14", 1333, "host-1-abc", 1)
@@ -88,7 +89,7 @@ def registered(transaction_id: UUID) -> Register:
 @contextmanager
 def opened(file: File, *, timeout: float = 5) -> Iterator[SqlStore]:
     """The store of a file."""
-    store = open_store(f"sqlite:///{file}", SCOPE, clock_source=None, timeout=timeout)
+    store = open_url(f"sqlite:///{file}", SCOPE, request_timeout=timeout)
     assert isinstance(store, SqlStore)
     with closing(store):
         yield store
@@ -172,7 +173,7 @@ def test_an_empty_file_is_set_up(tmp_path: File) -> None:
 
 def test_a_relative_path_is_one_below_the_working_directory(tmp_path: File, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with closing(open_store("sqlite:///shop.db", SCOPE, clock_source=None, timeout=5)):
+    with closing(open_url("sqlite:///shop.db", SCOPE)):
         assert (tmp_path / "shop.db").is_file()
 
 
@@ -191,7 +192,10 @@ def test_a_file_that_lacks_one_table_says_which(tmp_path: File) -> None:
     file = tmp_path / "shop.db"
     with opened(file), plain(file) as connection:
         connection.execute("DROP TABLE es_settings")
-    with pytest.raises(SchemaMissing, match="not es_settings: run `flask stacksaga init-schema`"), opened(file):
+    with (
+        pytest.raises(SchemaMissing, match="lacks the tables es_settings: run `flask stacksaga init-schema`"),
+        opened(file),
+    ):
         pass
 
 
@@ -202,7 +206,7 @@ def test_an_older_schema_is_refused_until_it_is_upgraded(tmp_path: File) -> None
             connection.execute(statement)
     with pytest.raises(SchemaMissing, match="init-schema"), opened(file):
         pass
-    applied = init_schema(f"sqlite:///{file}", SCOPE, window_interval=60, clock_skew_margin=1_000_000, timeout=5)
+    applied = init_url(f"sqlite:///{file}", SCOPE)
     assert applied == [*(migration.name for migration in migrations("sql")), "settings of default/default/shop"]
     with opened(file) as store:
         store.apply(written(uuid4()))
@@ -235,7 +239,7 @@ def test_a_newer_schema_does_not_matter(tmp_path: File) -> None:
 def test_init_schema_again_and_again_does_no_harm(tmp_path: File) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     transaction_id = uuid4()
-    init = partial(init_schema, url, window_interval=60, clock_skew_margin=1_000_000, timeout=5)
+    init = partial(init_url, url)
     assert len(init(SCOPE)) == SCHEMA_VERSION + 1
     with opened(tmp_path / "shop.db") as store:
         store.apply(written(transaction_id))
@@ -249,7 +253,7 @@ def test_init_schema_raises_the_version_of_the_settings(tmp_path: File) -> None:
     file = tmp_path / "shop.db"
     with opened(file) as store:
         store.record_grid(Grid(schema_version=1, window_interval=60, clock_skew_margin=1_000_000))
-        init_schema(f"sqlite:///{file}", SCOPE, window_interval=60, clock_skew_margin=1_000_000, timeout=5)
+        init_url(f"sqlite:///{file}", SCOPE)
         found = store.read_grid()
     assert found == Grid(schema_version=SCHEMA_VERSION, window_interval=60, clock_skew_margin=1_000_000)
 
@@ -274,14 +278,14 @@ def test_init_schema_changes_the_grid_while_the_directory_is_empty_and_no_others
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     stock, transaction_id, theirs = Scope("default", "default", "stock"), uuid4(), uuid4()
     recorded = Grid(schema_version=SCHEMA_VERSION, window_interval=60, clock_skew_margin=1_000_000)
-    with opened(tmp_path / "shop.db") as store, closing(open_store(url, stock, clock_source=None, timeout=5)) as other:
+    with opened(tmp_path / "shop.db") as store, closing(open_url(url, stock)) as other:
         store.record_grid(recorded)
         other.record_grid(recorded)
         store.apply(registered(transaction_id), written(transaction_id))
         other.apply(registered(theirs))
         store.apply(DeletePointer(path=PATH, transaction_id=transaction_id, timestamp=2))
         assert tiers_of(tmp_path / "shop.db", "shop") == [1, 1, 1, 1, 0]
-        changed = init_schema(url, SCOPE, window_interval=300, clock_skew_margin=500_000, timeout=5)
+        changed = init_url(url, SCOPE, window_interval=300, restore_delay_windows=60, clock_skew_margin=0.5)
         assert len(changed) == 1
         assert (
             "settings of default/default/shop: a window interval of 300 s and a clock skew margin of 0.5 s instead of "
@@ -290,7 +294,7 @@ def test_init_schema_changes_the_grid_while_the_directory_is_empty_and_no_others
         assert store.read_grid() == replace(recorded, window_interval=300, clock_skew_margin=500_000)
         assert store.read(transaction_id) is not None
         assert other.read_grid() == recorded
-        assert init_schema(url, SCOPE, window_interval=300, clock_skew_margin=500_000, timeout=5) == []
+        assert init_url(url, SCOPE, window_interval=300, restore_delay_windows=60, clock_skew_margin=0.5) == []
     assert tiers_of(tmp_path / "shop.db", "shop") == [0, 0, 0, 0, 0]
     assert tiers_of(tmp_path / "shop.db", "stock") == [1, 1, 1, 1, 1]
 
@@ -304,7 +308,7 @@ def test_the_remedy_that_the_engine_names_for_another_grid_is_one(tmp_path: File
     other = engine(STACKSAGA_WINDOW_INTERVAL=30)
     with pytest.raises(SchemaMismatch, match="stop the service and run `flask stacksaga init-schema` with the new"):
         other.find(uuid4())
-    init_schema(other.settings.store, other.scope, window_interval=30, clock_skew_margin=1_000_000, timeout=5)
+    init_schema(other.settings, SystemTime(), Setup())
     assert other.find(uuid4()) is None
     with pytest.raises(SchemaMismatch, match="window_interval is 60 here and 30 in the store"):
         engine().find(uuid4())
@@ -317,7 +321,7 @@ def test_init_schema_keeps_the_grid_while_there_are_pointers_and_counts_them(tmp
         store.record_grid(recorded)
         store.apply(registered(uuid4()), registered(uuid4()))
         with pytest.raises(SchemaMismatch, match=r"60 s and a clock skew margin of 1 s, not .* 300 s") as failure:
-            init_schema(f"sqlite:///{file}", SCOPE, window_interval=300, clock_skew_margin=1_000_000, timeout=5)
+            init_url(f"sqlite:///{file}", SCOPE, window_interval=300, restore_delay_windows=60)
         assert "2 pointer(s)" in str(failure.value)
         assert "let those transactions end, stop the service and run" in str(failure.value)
         assert store.read_grid() == recorded, "not even the version was raised"
@@ -330,10 +334,11 @@ def test_init_schema_keeps_the_grid_while_there_are_pointers_and_counts_them(tmp
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("mysql://shop", "memory:// and sqlite:///"),
-        ("shop.db", "memory:// and sqlite:///"),
-        ("postgresql://shop", "no postgresql store yet"),
-        ("cassandra://shop", "no cassandra store yet"),
+        ("mysql://shop", "names no known store"),
+        ("mysql://me:secret@shop", r"mysql:\*\*\*@shop"),
+        ("shop.db", "sqlite:///shop.db"),
+        ("postgresql://shop", "postgresql://host:5432/database"),
+        ("cassandra://shop", "local_datacenter"),
         ("sqlite://", "names no file"),
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "memory://"),
@@ -346,7 +351,7 @@ def test_a_url_that_names_no_store_opens_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match=told):
-        open_store(url, SCOPE, clock_source=None, timeout=5)
+        open_url(url, SCOPE)
     assert list(tmp_path.iterdir()) == []
 
 

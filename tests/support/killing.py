@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from stacksaga_flask.store.contract import Scope
-from stacksaga_flask.store.opening import open_store
 from tests.support.kill_evidence import Evidence, read_evidence
 from tests.support.kill_scenarios import Scenario
 from tests.support.kill_server import AT_ONCE, End, Job
+from tests.support.opening import open_url
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -66,7 +66,7 @@ class Killing:
         self._used = 0
         self._template = self._folder / "template.db"
         scope = Scope("default", "default", "shop")
-        open_store(f"sqlite:///{self._template}", scope, clock_source=None, timeout=10.0).close()
+        open_url(f"sqlite:///{self._template}", scope).close()
         self._server = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "tests.support.kill_server"],
             cwd=ROOT,

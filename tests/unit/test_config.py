@@ -31,6 +31,13 @@ def test_the_defaults_are_those_of_the_design() -> None:
     settings = read()
     assert msgspec.structs.asdict(settings) == {
         "store": "sqlite:///stacksaga.db",
+        "store_username": None,
+        "store_password": None,
+        "store_password_file": None,
+        "store_tls": False,
+        "store_ca_file": None,
+        "store_certificate_file": None,
+        "store_key_file": None,
         "service_name": "shop",
         "region": "default",
         "cluster": "default",

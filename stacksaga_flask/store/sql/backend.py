@@ -55,8 +55,14 @@ class Backend:
     """Begin a transaction that writes."""
     tables: str
     """SQL that lists the tables of users."""
-    driver_error: type[Exception]
-    """The root of the driver's own errors."""
+    driver_errors: tuple[type[Exception], ...]
+    """The roots of what the driver raises."""
+    single_writer: bool
+    """Whether the database has one writer at a time, so that a process gathers its writes into groups."""
+    is_passing: Callable[[Exception], bool]
+    """Whether the same may be done again at once, on another connection: a lost connection, a deadlock."""
+    setup_lock: str | None
+    """SQL that keeps two processes from setting up the schema at once, where `begin` does not."""
     is_contention: Callable[[Exception], bool]
     """Whether another writer stood in the way for as long as was waited."""
     be_patient: Callable[[Cursor, bool], None]

@@ -7,13 +7,12 @@ and no other process holds the writer; otherwise the group goes to gevent's own 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 from stacksaga_flask.clock import TimeSource
+from stacksaga_flask.store.sql.forking import HeldWriter
 from stacksaga_flask.store.sql.group import Call, Group
-from stacksaga_flask.store.sql.writer import Writer
 
 ALONE: Final = 16
 """How many commits are made without company before a caller looks again whether others want to write.
@@ -24,16 +23,10 @@ QUICK: Final = 2_000
 """Microseconds a commit may take in place; a hop costs about a tenth of a millisecond."""
 
 
-def threads_are_greenlets() -> bool:
-    """Whether gevent has replaced threads."""
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey is not None and bool(monkey.is_module_patched("threading"))
-
-
 class GreenletGroup(Group):
     """The queue before the writer, where callers are greenlets."""
 
-    def __init__(self, writer: Writer, time_source: TimeSource) -> None:
+    def __init__(self, writer: HeldWriter, time_source: TimeSource) -> None:
         import gevent
         import gevent.monkey
 

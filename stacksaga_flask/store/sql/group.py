@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from stacksaga_flask.errors import OutcomeUnknown
 from stacksaga_flask.store.sql.backend import Cursor
-from stacksaga_flask.store.sql.writer import Writer
+from stacksaga_flask.store.sql.forking import HeldWriter
 
 T = TypeVar("T")
 
@@ -61,11 +61,28 @@ class Call(Generic[T]):
 class Group:
     """The queue before the one writer of this process."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: HeldWriter) -> None:
         self._writer: Final = writer
         self._mutex: AbstractContextManager[Any] = threading.Lock()
         self._queue: deque[Call[Any]] = deque()
         self._led = False
+
+    @property
+    def commits(self) -> int:
+        """How many database transactions were committed."""
+        return self._writer.commits
+
+    def hold_up(self, timeout: float) -> bool:
+        """Let nobody write, with the connection closed, until `go_on`. Without success all is as before."""
+        return self._writer.hold_up(timeout)
+
+    def go_on(self) -> None:
+        """Let others write."""
+        self._writer.go_on()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
 
     def submit(self, work: Callable[[Cursor], T]) -> T:
         """Have the work written, together with that of others, and return what it returned."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from stacksaga_flask.clock import SECOND
 from stacksaga_flask.errors import Fenced
+from stacksaga_flask.store.columns import Values
 from stacksaga_flask.store.contract import (
     DeletePointer,
     DeleteTransaction,
@@ -54,13 +55,17 @@ class Planner:
 
     def plan(self, operations: tuple[Operation, ...]) -> list[Write]:
         """The statements of all operations, in order."""
-        return [write for operation in operations for write in self._of(operation)]
+        registrations = [operation for operation in operations if isinstance(operation, Register)]
+        return [
+            *self._registrations(registrations),
+            *(write for operation in operations for write in self._of(operation)),
+        ]
 
     def _of(self, operation: Operation) -> Iterator[Write]:
         if isinstance(operation, WriteTransaction):
             return self._write_transaction(operation)
         if isinstance(operation, Register):
-            return self._register(operation)
+            return iter(())
         if isinstance(operation, DeletePointer):
             return self._delete_pointer(operation)
         if isinstance(operation, IndexStart):
@@ -85,7 +90,7 @@ class Planner:
             frozen = operation.frozen
             yield _write(statements.upsert_frozen, {**key, "frozen_at": frozen.frozen_at, "reason": frozen.reason})
 
-    def _row(self, operation: WriteTransaction, key: rows.Values) -> Write:
+    def _row(self, operation: WriteTransaction, key: Values) -> Write:
         expected = operation.expected
         if expected is Expected.EPOCH:
             statement = self._statements.update_row
@@ -103,15 +108,9 @@ class Planner:
         key = {**self._scope, "transaction_id": str(operation.transaction_id)}
         yield statement.sql, statement.order(key), Fence(0, operation)
 
-    def _register(self, operation: Register) -> Iterator[Write]:
+    def _registrations(self, registrations: list[Register]) -> Iterator[Write]:
+        """The rows of the tiers, in one order everywhere, so that two processes never wait for each other."""
         statements = self._statements
-        values = {
-            **self._scope,
-            **rows.path_values(operation.path),
-            "transaction_id": str(operation.transaction_id),
-            "instance_id_token": operation.instance_token,
-            "year": int(operation.path.date[:4]),
-        }
         tiers = (
             statements.insert_day,
             statements.insert_window,
@@ -119,8 +118,20 @@ class Planner:
             statements.insert_bucket,
             statements.insert_pointer,
         )
-        for tier in sorted(operation.tiers):
-            yield _write(tiers[tier - 1], values)
+        in_order = sorted(registrations, key=lambda registration: registration.path)
+        for number, insert in enumerate(tiers, start=1):
+            for registration in in_order:
+                if number in registration.tiers:
+                    yield _write(insert, self._values(registration))
+
+    def _values(self, registration: Register) -> Values:
+        return {
+            **self._scope,
+            **rows.path_values(registration.path),
+            "transaction_id": str(registration.transaction_id),
+            "instance_id_token": registration.instance_token,
+            "year": int(registration.path.date[:4]),
+        }
 
     def _delete_pointer(self, operation: DeletePointer) -> Iterator[Write]:
         key = {**self._scope, **rows.path_values(operation.path), "transaction_id": str(operation.transaction_id)}
@@ -140,7 +151,7 @@ class Planner:
         yield _write(self._statements.insert_start, values)
 
 
-def _write(statement: Statement, values: rows.Values) -> Write:
+def _write(statement: Statement, values: Values) -> Write:
     return statement.sql, statement.order(values), None
 
 

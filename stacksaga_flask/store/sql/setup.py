@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Table, delete, func, select, update
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql import ClauseElement
 from stacksaga_schema import SCHEMA_VERSION, in_dialect, migrations
 
@@ -18,7 +17,7 @@ from stacksaga_flask.store.sql import tables
 from stacksaga_flask.store.sql.backend import Backend, Cursor
 from stacksaga_flask.store.sql.rows import grid, grid_values
 from stacksaga_flask.store.sql.statements import Statements, statements_for
-from stacksaga_flask.store.sql.writer import explained
+from stacksaga_flask.store.sql.writer import connection_errors, explained
 
 REMEDY: Final = "run `flask stacksaga init-schema`"
 TIERS_ABOVE_POINTERS: Final = (tables.BUCKET, tables.INSTANCE, tables.WINDOW, tables.DAY)
@@ -37,6 +36,17 @@ def ensure_tables(backend: Backend) -> None:
             _check(backend, statements, cursor)
         else:
             _migrate(backend, statements, cursor)
+
+
+def require_tables(backend: Backend) -> None:
+    """Check that our tables are there.
+
+    Raises:
+        SchemaMissing: Not all of them are, or they are of an older version.
+        StoreError: The database cannot be opened or written.
+    """
+    with _transaction(backend) as cursor:
+        _check(backend, statements_for(backend), cursor)
 
 
 def upgrade(backend: Backend, scope: Scope, wanted: Grid) -> list[str]:
@@ -76,13 +86,15 @@ def _transaction(backend: Backend) -> Iterator[Cursor]:
             cursor: Cursor = connection.cursor()
             cursor.execute(backend.begin)
             try:
+                if backend.setup_lock is not None:
+                    cursor.execute(backend.setup_lock)
                 yield cursor
                 cursor.execute("COMMIT")
             except BaseException:
                 if backend.in_transaction(connection.driver_connection):
                     cursor.execute("ROLLBACK")
                 raise
-    except (backend.driver_error, SQLAlchemyError) as error:
+    except connection_errors(backend) as error:
         raise explained(backend.refusal, error) from error
 
 
@@ -101,7 +113,7 @@ def _applied(backend: Backend, statements: Statements, cursor: Cursor) -> set[in
 def _check(backend: Backend, statements: Statements, cursor: Cursor) -> None:
     missing = set(tables.METADATA.tables) - _tables(backend, cursor)
     if missing:
-        raise SchemaMissing(f"{backend.name} has tables, but not {', '.join(sorted(missing))}: {REMEDY}")
+        raise SchemaMissing(f"{backend.name} lacks the tables {', '.join(sorted(missing))}: {REMEDY}")
     lacking = {migration.number for migration in migrations("sql")} - _applied(backend, statements, cursor)
     if lacking:
         raise SchemaMissing(

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.sql import ClauseElement
 from stacksaga_schema import SqlDialect
 
+from stacksaga_flask.store.columns import TRANSACTION_COLUMNS, TRYOUT_COLUMNS
 from stacksaga_flask.store.sql import tables as t
 from stacksaga_flask.store.sql.backend import Backend
 
@@ -34,10 +35,6 @@ class Statement(NamedTuple):
     sql: str
     order: Callable[[Mapping[str, Any]], tuple[Any, ...]]
     """Puts named values into the order of the statement's placeholders."""
-
-
-TRANSACTION_COLUMNS = tuple(column.name for column in t.TRANSACTION.columns if not column.primary_key)
-TRYOUT_COLUMNS = ("tryout_index", *(column.name for column in t.TRYOUT.columns if not column.primary_key))
 
 
 Make: TypeAlias = Callable[[ClauseElement], Statement]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from stacksaga_flask.clock import SECOND, TimeSource
 from stacksaga_flask.errors import StoreUnavailable
+from stacksaga_flask.store.calls import CallsUnderWay, threads_are_greenlets
+from stacksaga_flask.store.columns import Values
 from stacksaga_flask.store.contract import (
     FrozenRow,
     Grid,
@@ -25,12 +24,12 @@ from stacksaga_flask.store.contract import (
 )
 from stacksaga_flask.store.sql import rows
 from stacksaga_flask.store.sql.backend import Backend, Cursor
-from stacksaga_flask.store.sql.forking import CallsUnderWay, HeldWriter
-from stacksaga_flask.store.sql.greenlets import GreenletGroup, threads_are_greenlets
+from stacksaga_flask.store.sql.forking import HeldWriter
+from stacksaga_flask.store.sql.greenlets import GreenletGroup
 from stacksaga_flask.store.sql.group import Group
 from stacksaga_flask.store.sql.plan import Planner, carry_out
-from stacksaga_flask.store.sql.statements import TRANSACTION_COLUMNS, TRYOUT_COLUMNS, Statement, statements_for
-from stacksaga_flask.store.sql.writer import explained
+from stacksaga_flask.store.sql.pooled import Pooled, on_a_connection
+from stacksaga_flask.store.sql.statements import Statement, Statements, statements_for
 
 T = TypeVar("T")
 
@@ -42,40 +41,41 @@ class SqlStore:
     fences_by_epoch = True
     first_in_first_out = True
 
-    def __init__(self, backend: Backend, scope: Scope, *, time_source: TimeSource) -> None:
+    def __init__(
+        self, backend: Backend, scope: Scope, *, time_source: TimeSource, statements: Statements | None = None
+    ) -> None:
         self.scope = scope
         self._key = scope._asdict()
         self._backend = backend
-        self._statements = statements_for(backend)
+        self._statements = statements or statements_for(backend)
         self._planner = Planner(self._statements, scope)
-        self._writer = HeldWriter(backend)
-        self._group = GreenletGroup(self._writer, time_source) if threads_are_greenlets() else Group(self._writer)
+        self._writes = _writes(backend, time_source)
         self._calls = CallsUnderWay()
         self._closed = False
 
     @property
     def commits(self) -> int:
         """How many database transactions this process has committed."""
-        return self._writer.commits
+        return self._writes.commits
 
     def close(self) -> None:
         """Give back connections. No call may be under way."""
         self._closed = True
-        self._writer.close()
+        self._writes.close()
         self._backend.engine.dispose()
 
     def before_fork(self, timeout: float) -> None:
         """Wait for the calls under way and give back every connection; new calls wait (R2)."""
         if not self._calls.hold_up(timeout):
             raise StoreUnavailable(f"{self._backend.name}: calls were still under way after {timeout:g} s")
-        if not self._writer.hold_up(timeout):
+        if not self._writes.hold_up(timeout):
             self._calls.go_on()
             raise StoreUnavailable(f"{self._backend.name}: a write was still under way after {timeout:g} s")
         self._backend.engine.dispose()
 
     def after_fork_in_parent(self) -> None:
         """Let calls go on."""
-        self._writer.go_on()
+        self._writes.go_on()
         self._calls.go_on()
 
     # -- writes ------------------------------------------------------------------------------------------------
@@ -125,12 +125,12 @@ class SqlStore:
         found = self._select(self._statements.select_row, transaction_id=str(transaction_id))
         if not found:
             return None
-        return StoredTransaction(rows.transaction_row(transaction_id, TRANSACTION_COLUMNS, found[0]), written_at=0)
+        return StoredTransaction(rows.transaction_row(transaction_id, found[0]), written_at=0)
 
     def tryouts(self, transaction_id: UUID) -> Iterator[Tryout]:
         """The transaction's tryouts by rising index."""
         found = self._select(self._statements.select_tryouts, transaction_id=str(transaction_id))
-        return (rows.tryout(TRYOUT_COLUMNS, record) for record in found)
+        return (rows.tryout(transaction_id, record) for record in found)
 
     def frozen(self) -> Iterator[FrozenRow]:
         """All frozen rows of the scope."""
@@ -194,9 +194,9 @@ class SqlStore:
         if self._closed:
             raise StoreUnavailable("this store was closed; nothing was written")
         with self._calls:
-            return self._group.submit(work)
+            return self._writes.submit(work)
 
-    def _conditional(self, statement: Statement, values: rows.Values) -> MarkerOutcome:
+    def _conditional(self, statement: Statement, values: Values) -> MarkerOutcome:
         bound = statement.order(values)
 
         def work(cursor: Cursor) -> MarkerOutcome:
@@ -207,7 +207,7 @@ class SqlStore:
 
         return self._submit(work)
 
-    def _read_marker(self, cursor: Cursor, values: rows.Values) -> Marker | None:
+    def _read_marker(self, cursor: Cursor, values: Values) -> Marker | None:
         select = self._statements.select_marker
         cursor.execute(select.sql, select.order(values))
         record = cursor.fetchone()
@@ -216,19 +216,28 @@ class SqlStore:
     def _select(self, statement: Statement, **values: Any) -> Sequence[Any]:
         if self._closed:
             raise StoreUnavailable("this store was closed")
-        try:
-            with self._calls, closing(self._backend.engine.raw_connection()) as connection:
-                cursor: Cursor = connection.cursor()
-                cursor.execute(statement.sql, statement.order({**self._key, **values}))
-                return cursor.fetchall()
-        except (self._backend.driver_error, SQLAlchemyError) as error:
-            raise explained(self._backend.refusal, error) from error
+        bound = statement.order({**self._key, **values})
+
+        def read(cursor: Cursor) -> Sequence[Any]:
+            cursor.execute(statement.sql, bound)
+            return cursor.fetchall()
+
+        with self._calls:
+            return on_a_connection(self._backend, read)
 
     def _column(self, statement: Statement, **values: Any) -> Iterator[Any]:
         return (value for (value,) in self._select(statement, **values))
 
-    def _marker_key(self, transaction_id: UUID) -> rows.Values:
+    def _marker_key(self, transaction_id: UUID) -> Values:
         return {**self._key, "transaction_id": str(transaction_id)}
+
+
+def _writes(backend: Backend, time_source: TimeSource) -> Group | Pooled:
+    """How this process writes."""
+    if not backend.single_writer:
+        return Pooled(backend)
+    writer = HeldWriter(backend)
+    return GreenletGroup(writer, time_source) if threads_are_greenlets() else Group(writer)
 
 
 def _microseconds(seconds: int | None) -> int | None:

@@ -45,7 +45,7 @@ class Writer:
         """
         try:
             cursor = self._begin(patient)
-        except (self._backend.driver_error, SQLAlchemyError) as error:
+        except connection_errors(self._backend) as error:
             if not patient and self._backend.is_contention(error):
                 return False
             self._fail(calls, self._backend.refusal, error)
@@ -56,7 +56,7 @@ class Writer:
                 self._commit(cursor, written)
             else:
                 self._roll_back(cursor)
-        except self._backend.driver_error as error:
+        except self._backend.driver_errors as error:
             # Of a savepoint, a rollback or a second begin: nothing was committed.
             self._fail([call for call in calls if not call.done], self._backend.refusal, error)
             self.close()
@@ -124,7 +124,7 @@ class Writer:
     def _commit(self, cursor: Cursor, written: Sequence[Unit]) -> None:
         try:
             cursor.execute("COMMIT")
-        except self._backend.driver_error as error:
+        except self._backend.driver_errors as error:
             self._fail(written, self._backend.commit_failure, error)
             self.close()
             return
@@ -141,7 +141,7 @@ class Writer:
         return connection is not None and self._backend.in_transaction(connection.driver_connection)
 
     def _failed(self, call: Unit, error: Exception) -> None:
-        if isinstance(error, self._backend.driver_error):
+        if isinstance(error, self._backend.driver_errors):
             self._fail([call], self._backend.refusal, error)
         else:
             call.error, call.done = error, True
@@ -162,3 +162,8 @@ def explained(read: Callable[[Exception], StoreError], error: Exception) -> Stor
         result = read(cause)
     result.__cause__ = cause
     return result
+
+
+def connection_errors(backend: Backend) -> tuple[type[Exception], ...]:
+    """What opening a connection raises: the driver's errors, and those of the pool."""
+    return (*backend.driver_errors, SQLAlchemyError)

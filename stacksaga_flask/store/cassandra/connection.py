@@ -1,0 +1,222 @@
+"""A cluster, a session of our own and the prepared statements; opened once a process, after the fork (R11).
+
+Nothing of it is shared with another session of the application: execution profiles, row factory and time-outs are ours.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from cassandra import ConsistencyLevel, DriverException, ProtocolVersion, Unauthorized
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.connection import ConnectionException
+from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, RetryPolicy, TokenAwarePolicy
+from cassandra.protocol import ErrorMessage
+from cassandra.query import tuple_factory
+
+from stacksaga_flask.errors import StoreError, StoreRefused, StoreUnavailable
+from stacksaga_flask.store.address import logger
+from stacksaga_flask.store.cassandra.failures import Kind, describe, meaning
+from stacksaga_flask.store.cassandra.place import Place
+from stacksaga_flask.store.cassandra.reactor import connection_class
+from stacksaga_flask.store.cassandra.replication import check_replication
+from stacksaga_flask.store.cassandra.statements import Statements
+
+DRIVER_ERRORS: Final = (DriverException, NoHostAvailable, ConnectionException, ErrorMessage)
+READ: Final = "read"
+WRITE: Final = "write"
+CONDITIONAL: Final = "conditional"
+SERIAL_READ: Final = "serial read"
+PAGE: Final = 1000
+"""Rows of one page."""
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+"""Seconds between attempts to connect to a node again: exponential with the driver's jitter."""
+CONNECT_TIMEOUT: Final = 5.0
+
+
+class Connected(NamedTuple):
+    """What calls need."""
+
+    cluster: Cluster
+    session: Session
+    statements: Statements
+
+
+class NeverRetry(RetryPolicy):  # type: ignore[misc]
+    """Leave every failure to the caller, who knows what may be written again and with which timestamp (R13)."""
+
+    def on_read_timeout(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
+        """Rethrow."""
+        return self.RETHROW, None
+
+    def on_write_timeout(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
+        """Rethrow."""
+        return self.RETHROW, None
+
+    def on_unavailable(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
+        """Rethrow."""
+        return self.RETHROW, None
+
+    def on_request_error(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
+        """Rethrow."""
+        return self.RETHROW, None
+
+
+class ReadElsewhere(NeverRetry):
+    """A read may be asked of another node, once, if one failed to answer it."""
+
+    def on_request_error(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
+        """Ask the next node."""
+        return (self.RETRY_NEXT_HOST if kwargs["retry_num"] == 0 else self.RETHROW), None
+
+
+def connect(place: Place) -> Connected:
+    """Connect, check that the keyspace can be used, and prepare every statement.
+
+    Raises:
+        SchemaMissing: The keyspace, a table or a column is not there.
+        StoreRefused: The login, the data centre, the replication or this process is not as it has to be.
+        StoreUnavailable: No node could be reached; the message says what was tried and why each failed.
+    """
+    with closed_on_error(open_cluster(place)) as cluster:
+        session = open_session(cluster, place)
+        check_replication(cluster.metadata, place)
+        _check_timeout(session, place)
+        with told(Kind.READ, place):
+            return Connected(cluster, session, Statements(place.keyspace, session.prepare))
+
+
+@contextmanager
+def closed_on_error(cluster: Cluster) -> Iterator[Cluster]:
+    """Shut the cluster's connections down if what follows fails."""
+    try:
+        yield cluster
+    except BaseException:
+        cluster.shutdown()
+        raise
+
+
+@contextmanager
+def told(kind: Kind, place: Place) -> Iterator[None]:
+    """Raise the store's errors for the driver's."""
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise meaning(error, kind, where(place)) from error
+
+
+def where(place: Place) -> str:
+    """The cluster as messages name it."""
+    return f"Cassandra at {place.address}, keyspace {place.keyspace}"
+
+
+def open_cluster(place: Place) -> Cluster:
+    """The cluster, not connected yet.
+
+    Raises:
+        StoreRefused: The driver cannot be used in this process.
+    """
+    address = place.address
+    auth = None
+    if address.username is not None:
+        auth = PlainTextAuthProvider(username=address.username, password=address.password or "")
+    return Cluster(
+        contact_points=[host for host, _ in address.hosts],
+        port=address.hosts[0].port,
+        auth_provider=auth,
+        ssl_context=address.tls,
+        connection_class=connection_class(),
+        # Spoken by every Cassandra from 2.2 to 5: nothing is tried out, and nothing logged about it.
+        protocol_version=ProtocolVersion.V4,
+        execution_profiles=_profiles(place),
+        # Without it the second request of a call would wait for the answer to the first (Nagle).
+        sockopts=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+        reconnection_policy=ExponentialReconnectionPolicy(FIRST_WAIT, LONGEST_WAIT, max_attempts=None),
+        connect_timeout=CONNECT_TIMEOUT,
+        control_connection_timeout=CONNECT_TIMEOUT,
+        max_schema_agreement_wait=60,
+        monitor_reporting_enabled=False,
+        application_name="stacksaga",
+    )
+
+
+def open_session(cluster: Cluster, place: Place) -> Session:
+    """Connect.
+
+    Raises:
+        StoreError: See `connect`.
+    """
+    try:
+        session = cluster.connect()
+    except DRIVER_ERRORS as error:
+        raise _not_connected(cluster, place, error) from error
+    session.default_fetch_size = PAGE
+    return session
+
+
+def _profiles(place: Place) -> dict[object, ExecutionProfile]:
+    level = ConsistencyLevel.name_to_value[place.consistency]
+    serial = ConsistencyLevel.LOCAL_SERIAL
+    balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=place.local_datacenter))
+
+    def profile(consistency: int, retry: RetryPolicy) -> ExecutionProfile:
+        return ExecutionProfile(
+            load_balancing_policy=balancing,
+            retry_policy=retry,
+            consistency_level=consistency,
+            serial_consistency_level=serial,
+            request_timeout=place.timeout,
+            row_factory=tuple_factory,
+        )
+
+    return {
+        EXEC_PROFILE_DEFAULT: profile(level, NeverRetry()),
+        READ: profile(level, ReadElsewhere()),
+        WRITE: profile(level, NeverRetry()),
+        CONDITIONAL: profile(level, NeverRetry()),
+        # A read at a serial level ends what a conditional write under way has begun, so it is not repeated either.
+        SERIAL_READ: profile(serial, NeverRetry()),
+    }
+
+
+def _not_connected(cluster: Cluster, place: Place, error: Exception) -> StoreError:
+    known = {host.datacenter for host in cluster.metadata.all_hosts()} - {None}
+    if known and place.local_datacenter not in known:
+        return StoreRefused(
+            f"{where(place)}: there is no data centre {place.local_datacenter!r} (there are "
+            f"{', '.join(sorted(known))}): put one of them into STACKSAGA_STORE as local_datacenter"
+        )
+    text = describe(error)
+    if "login was refused" in text or "requires authentication" in text or "AuthenticationFailed" in text:
+        return StoreRefused(
+            f"{where(place)}: {text}: set STACKSAGA_STORE_USERNAME and STACKSAGA_STORE_PASSWORD or "
+            f"STACKSAGA_STORE_PASSWORD_FILE to a login of the cluster"
+        )
+    return StoreUnavailable(f"{where(place)}: {text}: see that the hosts and the port are right and a node is up")
+
+
+_SERVER_TIMEOUTS: Final = (
+    "SELECT name, value FROM system_views.settings "
+    "WHERE name IN ('write_request_timeout_in_ms', 'cas_contention_timeout_in_ms')"
+)
+
+
+def _check_timeout(session: Session, place: Place) -> None:
+    """Refuse a time-out that is not above the server's, which would leave outcomes open that the server knows (R16)."""
+    try:
+        found = list(session.execute(_SERVER_TIMEOUTS, execution_profile=READ))
+    except Unauthorized as error:
+        logger.info("the time-outs of the server cannot be compared with STACKSAGA_REQUEST_TIMEOUT: %s", error)
+        return
+    except DRIVER_ERRORS as error:
+        raise meaning(error, Kind.READ, where(place)) from error
+    for name, milliseconds in found:
+        if place.timeout * 1000 <= int(milliseconds):
+            raise StoreRefused(
+                f"{where(place)}: STACKSAGA_REQUEST_TIMEOUT is {place.timeout * 1000:g} ms and the server's {name} is "
+                f"{milliseconds}: a request must wait for longer than the server does (R16); raise the first"
+            )

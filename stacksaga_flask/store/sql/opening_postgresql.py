@@ -1,0 +1,64 @@
+"""From settings to a PostgreSQL database."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stacksaga_flask.clock import SECOND, TimeSource
+from stacksaga_flask.config import Settings
+from stacksaga_flask.errors import ConfigurationError
+from stacksaga_flask.store.address import StoreAddress, read_address
+from stacksaga_flask.store.contract import Store
+from stacksaga_flask.store.opening import Setup
+from stacksaga_flask.store.sql.backend import Backend
+from stacksaga_flask.store.sql.postgresql import postgresql_backend
+from stacksaga_flask.store.sql.setup import require_tables, upgrade
+from stacksaga_flask.store.sql.store import SqlStore
+
+EXAMPLE: Final = "postgresql://host:5432/database"
+
+
+def check(settings: Settings) -> None:
+    """See `stacksaga_flask.store.opening.check_store`."""
+    _address(settings)
+
+
+def open_store(settings: Settings, time_source: TimeSource) -> Store:
+    """See `stacksaga_flask.store.opening.open_store`."""
+    backend = _backend(settings)
+    try:
+        require_tables(backend)
+        return SqlStore(backend, settings.scope, time_source=time_source)
+    except BaseException:
+        backend.engine.dispose()
+        raise
+
+
+def init_schema(settings: Settings, time_source: TimeSource, setup: Setup) -> list[str]:
+    """See `stacksaga_flask.store.opening.init_schema`."""
+    backend = _backend(settings)
+    try:
+        return upgrade(backend, settings.scope, settings.grid)
+    finally:
+        backend.engine.dispose()
+
+
+def _backend(settings: Settings) -> Backend:
+    address = _address(settings)
+    (host, port), *_ = address.hosts
+    return postgresql_backend(
+        host=host,
+        port=port,
+        database=address.name,
+        username=address.username,
+        password=address.password,
+        ssl_context=address.tls,
+        timeout=settings.request_timeout / SECOND,
+    )
+
+
+def _address(settings: Settings) -> StoreAddress:
+    address = read_address(settings, default_port=5432, options=frozenset(), example=EXAMPLE)
+    if len(address.hosts) > 1 or not address.name:
+        raise ConfigurationError(f"STACKSAGA_STORE names {address} and the database {address.name!r}: write {EXAMPLE}")
+    return address

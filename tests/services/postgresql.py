@@ -1,0 +1,133 @@
+"""A real PostgreSQL server on a loopback port."""
+
+from __future__ import annotations
+
+import getpass
+import glob
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pg8000.dbapi
+
+USERNAME, PASSWORD = "stacksaga", "secret of a test"
+LONGEST = 60
+
+
+def program(name: str) -> str:
+    """The path of one of PostgreSQL's programs.
+
+    Raises:
+        FileNotFoundError: It is not installed.
+    """
+    found = shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None)
+    if found is None:
+        raise FileNotFoundError(f"{name} is neither on PATH nor in /usr/lib/postgresql: install PostgreSQL's server")
+    return found
+
+
+@dataclass
+class Server:
+    """One server.
+
+    Attributes:
+        folder: Its folder, which the user it runs as owns.
+        port: On 127.0.0.1.
+    """
+
+    folder: Path
+    port: int
+
+    @classmethod
+    def create(cls, folder: Path) -> Server:
+        """Make a new cluster of databases, and start it."""
+        server = cls(folder, _free_port())
+        user = server._user()
+        if user is not None:
+            os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+        password = folder / "password"
+        password.write_text(PASSWORD)
+        password.chmod(0o644)
+        options = ["-U", USERNAME, "-A", "scram-sha-256", "--pwfile", str(password), "-E", "UTF8", "--no-locale"]
+        server._run("initdb", "-D", str(folder / "data"), *options)
+        server.start()
+        return server
+
+    @property
+    def data(self) -> str:
+        """Its data directory."""
+        return str(self.folder / "data")
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200"
+        log = str(self.folder / "log")
+        self._run("pg_ctl", "-D", self.data, "-o", options, "-l", log, "-w", "-t", str(LONGEST), "start")
+
+    def stop(self) -> None:
+        """End it, and every connection to it, at once but in order."""
+        self._run("pg_ctl", "-D", self.data, "-m", "fast", "-w", "-t", str(LONGEST), "stop")
+
+    def kill(self) -> None:
+        """End it with SIGKILL; its processes end when they see that the first one is gone."""
+        pid = int(Path(self.data, "postmaster.pid").read_text().splitlines()[0])
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for each in (pid, *map(int, children)):
+            os.kill(each, signal.SIGKILL)
+
+    def url(self, database: str) -> str:
+        """The URL of a store in that database."""
+        password = PASSWORD.replace(" ", "%20")
+        return f"postgresql://{USERNAME}:{password}@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self) -> str:
+        """A new database."""
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        self.sql("postgres", f"CREATE DATABASE {name}")
+        return name
+
+    def sql(self, database: str, statement: str, values: Sequence[Any] = ()) -> Sequence[Any]:
+        """Run one statement beside the library, and return its rows."""
+        connection = pg8000.dbapi.connect(
+            host="127.0.0.1", port=self.port, user=USERNAME, password=PASSWORD, database=database, ssl_context=False
+        )
+        try:
+            connection.autocommit = True
+            cursor = connection.cursor()
+            cursor.execute(statement, values)
+            return list(cursor.fetchall()) if cursor.description else []
+        finally:
+            connection.close()
+
+    def _run(self, name: str, *arguments: str) -> None:
+        # Not a pipe, which the server would keep open.
+        with (self.folder / "output").open("ab") as output:
+            ran = subprocess.run(
+                [program(name), *arguments],
+                user=self._user(),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        assert ran.returncode == 0, (self.folder / "output").read_text()
+
+    def _user(self) -> str | None:
+        """PostgreSQL refuses to run as root."""
+        if getpass.getuser() != "root" and os.geteuid() != 0:
+            return None
+        return next(user.pw_name for user in pwd.getpwall() if user.pw_name in ("postgres", "nobody"))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port

@@ -1,0 +1,94 @@
+"""As much of Cassandra's native protocol, version 4, as a proxy between a driver and a node needs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+HEADER: Final = struct.Struct(">BBhBi")
+ERROR, QUERY, RESULT, PREPARE, EXECUTE, BATCH = 0x00, 0x07, 0x08, 0x09, 0x0A, 0x0D
+NAMES: Final = {QUERY: "QUERY", PREPARE: "PREPARE", EXECUTE: "EXECUTE", BATCH: "BATCH"}
+"""The requests that ask for something."""
+RESPONSE: Final = 0x84
+PREPARED: Final = 4
+QUORUM: Final = 6
+
+ERRORS: Final = {
+    "ServerError": (0x0000, b""),
+    "Unavailable": (0x1000, struct.pack(">hii", QUORUM, 2, 1)),
+    "Overloaded": (0x1001, b""),
+    "IsBootstrapping": (0x1002, b""),
+    "ReadTimeout": (0x1200, struct.pack(">hiib", QUORUM, 0, 1, 0)),
+}
+WRITE_TIMEOUT: Final = 0x1100
+UNPREPARED: Final = 0x2500
+
+
+class Frame(NamedTuple):
+    """A frame in either direction."""
+
+    version: int
+    flags: int
+    stream: int
+    opcode: int
+    body: bytes
+
+    def encoded(self) -> bytes:
+        """The frame's bytes."""
+        return HEADER.pack(self.version, self.flags, self.stream, self.opcode, len(self.body)) + self.body
+
+
+def error(stream: int, name: str, statement_id: bytes) -> Frame:
+    """An error as a node would send it; ``WriteTimeout:CAS`` names the write type too."""
+    name, _, write_type = name.partition(":")
+    if name == "WriteTimeout":
+        code, more = WRITE_TIMEOUT, struct.pack(">hii", QUORUM, 0, 1) + _string(write_type or "SIMPLE")
+    elif name == "Unprepared":
+        code, more = UNPREPARED, struct.pack(">h", len(statement_id)) + statement_id
+    else:
+        code, more = ERRORS[name]
+    return Frame(RESPONSE, 0, stream, ERROR, struct.pack(">i", code) + _string(f"{name}, by the proxy") + more)
+
+
+def prepared_text(frame: Frame) -> str:
+    """The text of a PREPARE request or a QUERY."""
+    (length,) = struct.unpack_from(">i", frame.body)
+    return frame.body[4 : 4 + length].decode()
+
+
+def prepared_id(frame: Frame) -> bytes | None:
+    """The id in an answer to PREPARE, or None if it is another answer."""
+    if frame.opcode != RESULT or struct.unpack_from(">i", frame.body) != (PREPARED,):
+        return None
+    return _short_bytes(frame.body, 4)[0]
+
+
+def statement_ids(frame: Frame) -> Iterator[bytes]:
+    """The ids of the prepared statements that an EXECUTE or a BATCH runs."""
+    if frame.opcode == EXECUTE:
+        yield _short_bytes(frame.body, 0)[0]
+    if frame.opcode != BATCH:
+        return
+    (count,) = struct.unpack_from(">h", frame.body, 1)
+    at = 3
+    for _ in range(count):
+        kind = frame.body[at]
+        if kind != 1:
+            raise NotImplementedError("a batch of texts")
+        statement_id, at = _short_bytes(frame.body, at + 1)
+        yield statement_id
+        (values,) = struct.unpack_from(">h", frame.body, at)
+        at += 2
+        for _ in range(values):
+            (length,) = struct.unpack_from(">i", frame.body, at)
+            at += 4 + max(0, length)
+
+
+def _short_bytes(body: bytes, at: int) -> tuple[bytes, int]:
+    (length,) = struct.unpack_from(">h", body, at)
+    return body[at + 2 : at + 2 + length], at + 2 + length
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
