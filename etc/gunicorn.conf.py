@@ -12,3 +12,11 @@ graceful_timeout = 30
 # A sync worker that is silent for this long is killed, in the middle of a step if need be. The step's transaction is
 # then left to its watchdog, so this is longer than the steps of one request may take.
 timeout = 60
+
+
+def post_worker_init(worker):
+    # A worker that is told to stop parks its runs. Elsewhere the library sees to that by itself, but not where the
+    # application is loaded before the fork (--preload) and its views run in other threads (gthread).
+    from stacksaga_flask import stop_at_sigterm
+
+    stop_at_sigterm()

@@ -40,6 +40,7 @@ from stacksaga_flask.saga.definition import Saga
 from stacksaga_flask.saga.outcome import Rejected, Retryable
 from stacksaga_flask.saga.payload_dict import untagged
 from stacksaga_flask.saga.step import Step
+from stacksaga_flask.stopping import stop_at_sigterm
 from stacksaga_flask.store.contract import ExecutionType, RunningStatus, Tryout, TryoutStatus
 
 __all__ = [
@@ -86,6 +87,7 @@ __all__ = [
     "UnsupportedPlatform",
     "read_settings",
     "step_attempted",
+    "stop_at_sigterm",
     "transaction_state_changed",
     "untagged",
 ]

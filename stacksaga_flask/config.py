@@ -116,6 +116,8 @@ class Settings(Domain, frozen=True, kw_only=True, dict=True):
     """How long a request to the event store may take, in microseconds; then its outcome is unknown."""
     shutdown_grace: Annotated[int, duration()] = 30 * SECOND
     """How long a daemon that was told to stop waits for running steps, in microseconds."""
+    stop_at_sigterm: Annotated[bool, boolean] = True
+    """Whether SIGTERM lets each run end the step it is in and parks it, before the server's own handler is called."""
     claim_ttl: Annotated[int, duration(whole_seconds=True)] = 30 * SECOND
     """How long a claim lasts, in microseconds (R6)."""
     coordinator_lease: Annotated[int, duration()] = 30 * SECOND

@@ -204,6 +204,11 @@ class Plan:
         return _retry(progress, outcome, attempts_left)
 
 
+def park(progress: Progress) -> Decision:
+    """Leave a running transaction as it stands to a later try: the process is stopping."""
+    return Decision(Action.PAUSE, replace(progress, status=_PAUSED[progress.status]))
+
+
 _PAUSED = {
     RunningStatus.PROCESSING: RunningStatus.PROCESS_PAUSED,
     RunningStatus.REVERTING: RunningStatus.REVERT_PAUSED,

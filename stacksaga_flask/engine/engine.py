@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from stacksaga_flask.clock import SECOND, SystemTime, TimeSource
+from stacksaga_flask.clock import SECOND, Clock, SystemTime, TimeSource
 from stacksaga_flask.config import Settings
 from stacksaga_flask.engine.execute import Surroundings, run_plainly
+from stacksaga_flask.engine.in_flight import InFlight
 from stacksaga_flask.engine.node import Node, Observer, open_node
 from stacksaga_flask.engine.owned import Owned
 from stacksaga_flask.engine.process import NodeOfProcess
@@ -17,6 +18,7 @@ from stacksaga_flask.engine.start import Started, start, start_keyed, transactio
 from stacksaga_flask.engine.takeover import as_it_may_be_told, compare_clock
 from stacksaga_flask.errors import DefinitionError, InvalidKey, NotStarted, SagaNotRegistered, StoreError
 from stacksaga_flask.saga.definition import Saga
+from stacksaga_flask.stopping import stop_at_sigterm, watch
 from stacksaga_flask.store.contract import RunningStatus, Scope, Store, TransactionRow, Tryout
 from stacksaga_flask.store.opening import check_store, open_store
 
@@ -108,13 +110,17 @@ class Engine:
         self.surroundings = surroundings
         self.observer = observer or Observer()
         self._time_source = time_source or SystemTime()
+        self._clock = Clock(self._time_source, skew_margin=settings.clock_skew_margin)
         if open_store is None:
             check_store(settings)
         self._open_store = open_store or self._open_named_store
         self._sagas: dict[str, Saga[Any, Any]] = {}
+        self._in_flight = InFlight()
         self._node = NodeOfProcess(self._open_node, timeout=settings.request_timeout / SECOND)
         for saga in sagas:
             self.register(saga)
+        if settings.stop_at_sigterm:
+            watch(self._in_flight, self._clock, settings.shutdown_grace)
 
     @property
     def scope(self) -> Scope:
@@ -162,17 +168,33 @@ class Engine:
             StartUnknown: Whether it was started is unknown; with a key, repeat with the same one.
             ClockSkew: This machine's clock is off, so nothing was started.
         """
-        node, started = self._start(saga, payload, key, leave=False)
-        if started.right is None:
-            return self._transaction(node, started.row, saga)
-        owned = Owned(node, saga, started.row, started.right, start_claim=started.claim)
-        run(owned)
-        return self._transaction(node, owned.row, saga)
+        if self.settings.stop_at_sigterm:
+            # A server may have set a handler of its own since.
+            stop_at_sigterm()
+        with self._in_flight.run():
+            node, started = self._start(saga, payload, key, leave=False)
+            if started.right is None:
+                return self._transaction(node, started.row, saga)
+            owned = Owned(node, saga, started.row, started.right, start_claim=started.claim)
+            run(owned)
+            return self._transaction(node, owned.row, saga)
 
     def start(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Transaction[R]:
         """Start a transaction and leave its run to the daemon. Arguments and errors are those of `run`."""
-        node, started = self._start(saga, payload, key, leave=True)
-        return self._transaction(node, started.row, saga)
+        with self._in_flight.run():
+            node, started = self._start(saga, payload, key, leave=True)
+            return self._transaction(node, started.row, saga)
+
+    def stop(self) -> None:
+        """Let no step begin from now on in this process: runs in flight end the attempt they are in and are parked.
+
+        SIGTERM does this too (`STACKSAGA_STOP_AT_SIGTERM`). What was recorded can still be found.
+        """
+        self._in_flight.stop()
+
+    def drain(self, timeout: float) -> bool:
+        """Wait until no run is in flight in this process, at most so many seconds, and tell whether none is."""
+        return self._in_flight.drain(self._clock, round(timeout * SECOND))
 
     def find(self, transaction_id: UUID) -> Transaction[Any] | None:
         """The transaction as recorded now, or None.
@@ -231,7 +253,9 @@ class Engine:
         return node, start_keyed(node, saga, data, key, leave=leave)
 
     def _open_node(self) -> Node:
-        return open_node(self.settings, self._open_store, self._time_source, self.surroundings, self.observer)
+        return open_node(
+            self.settings, self._open_store, self._time_source, self.surroundings, self.observer, self._in_flight
+        )
 
     def _open_named_store(self) -> Store:
         return open_store(self.settings, self._time_source)

@@ -10,7 +10,15 @@ from stacksaga_flask.clock import SECOND, Clock
 from stacksaga_flask.errors import PayloadError
 from stacksaga_flask.saga.context import StepContext, logger
 from stacksaga_flask.saga.definition import Saga
-from stacksaga_flask.saga.outcome import FailedUnexpectedly, Outcome, Retryable, Succeeded, outcome_of
+from stacksaga_flask.saga.outcome import (
+    FailedForNow,
+    FailedUnexpectedly,
+    Outcome,
+    Retryable,
+    Succeeded,
+    described,
+    outcome_of,
+)
 from stacksaga_flask.saga.step import Execution
 from stacksaga_flask.store.contract import ExecutionType, TransactionRow
 
@@ -30,11 +38,16 @@ def run_plainly(context: StepContext[Any] | None, step: Callable[[], Any], /) ->
 
 
 class Attempt(NamedTuple):
-    """How one attempt went, with the times at which it began and ended in microseconds."""
+    """How one attempt went, with the times at which it began and ended in microseconds.
+
+    Attributes:
+        interrupted: What ended the step from outside, a worker's time-out or end, and is to be raised again.
+    """
 
     outcome: Outcome
     created_at: int
     finished_at: int
+    interrupted: BaseException | None = None
 
 
 class BudgetUsedUp(Retryable):
@@ -57,6 +70,7 @@ class Executor:
         self._step_budget = step_budget
         self._payload_limit = payload_limit
         self.interrupts = _under_gevent()
+        self._interruptions = _interruptions(self.interrupts)
 
     def budget(self, execution: Execution[Any]) -> int:
         """Time budget of one attempt in microseconds."""
@@ -92,6 +106,10 @@ class Executor:
                     *(saga.name, step_name, execution_type.value, row.transaction_id),
                     exc_info=error,
                 )
+        except self._interruptions as error:
+            # As with a time-out nobody knows what was done (R8), but there may be time to say so.
+            outcome = FailedForNow(f"the step was interrupted by {described(error)}; what it did is unknown", None)
+            return Attempt(outcome, created_at, self._clock.now(), error)
         return Attempt(outcome, created_at, self._clock.now())
 
     def _outcome(
@@ -132,6 +150,15 @@ class Executor:
             return saga.codec.encode(payload, limit=self._payload_limit)
         except PayloadError as error:
             raise PayloadError(f"what the step {step_name!r} left cannot be recorded: {error}") from error
+
+
+def _interruptions(gevent_too: bool) -> tuple[type[BaseException], ...]:
+    """What a server raises in a step to end its worker."""
+    if not gevent_too:
+        return (SystemExit, KeyboardInterrupt)
+    import gevent
+
+    return (SystemExit, KeyboardInterrupt, gevent.GreenletExit, gevent.Timeout)
 
 
 def _under_gevent() -> bool:

@@ -14,6 +14,7 @@ from stacksaga_flask.directory.windows import WindowGrid
 from stacksaga_flask.directory.writer import DirectoryWriter
 from stacksaga_flask.engine.claims import Claims
 from stacksaga_flask.engine.execute import Executor, Surroundings
+from stacksaga_flask.engine.in_flight import InFlight
 from stacksaga_flask.errors import SchemaMismatch, SchemaMissing
 from stacksaga_flask.identity import new_instance_id
 from stacksaga_flask.store.contract import RunningStatus, Store, TransactionRow, Tryout
@@ -63,6 +64,7 @@ class Node:
     claims: Claims
     executor: Executor
     observer: Observer
+    in_flight: InFlight
 
     @property
     def write_timeout(self) -> int:
@@ -96,6 +98,7 @@ def open_node(
     time_source: TimeSource,
     surroundings: Surroundings,
     observer: Observer,
+    in_flight: InFlight,
 ) -> Node:
     """Connect to the store, check the grid (R15) and take a new identity (R11).
 
@@ -121,6 +124,7 @@ def open_node(
         claims=Claims(store, clock, instance_id, ttl=settings.claim_ttl, skew_margin=settings.clock_skew_margin),
         executor=Executor(clock, surroundings, step_budget=settings.step_budget, payload_limit=settings.payload_limit),
         observer=observer,
+        in_flight=in_flight,
     )
 
 

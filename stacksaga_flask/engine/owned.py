@@ -42,6 +42,7 @@ class Result(NamedTuple):
         committed: The step to mark as committed, if one was.
         retry_after: Microseconds that a participant asked to be left alone.
         backs_off: Whether further tries come at growing intervals: of a revert, or of a step after the pivot.
+        interrupted: What ended the step and is to end the process too, once the rest is recorded.
     """
 
     decision: Decision
@@ -50,6 +51,7 @@ class Result(NamedTuple):
     committed: str | None
     retry_after: int
     backs_off: bool
+    interrupted: BaseException | None = None
 
 
 class Owned:

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from stacksaga_flask.engine.node import Node
@@ -33,7 +33,7 @@ class NodeOfProcess:
     def __init__(self, open_node: Callable[[], Node], *, timeout: float) -> None:
         self._open_node = open_node
         self._timeout = timeout
-        self._lock = threading.Lock()
+        self._locks: dict[Any, Any] = {}
         self._pid: int | None = None
         """The process whose store is open, or is being opened."""
         self._node: Node | None = None
@@ -49,12 +49,12 @@ class NodeOfProcess:
         node = self._node
         if node is not None and self._pid == os.getpid():
             return node
-        with self._lock:
+        with self._lock():
             return self._opened()
 
     def close(self) -> None:
         """Give back the store's connections, unless they are those of a parent."""
-        with self._lock:
+        with self._lock():
             if self._pid == os.getpid():
                 node, self._node, self._pid = self._node, None, None
                 if node is not None:
@@ -66,14 +66,14 @@ class NodeOfProcess:
         Raises:
             StoreError: It does not come to rest; all is as before.
         """
-        if not self._lock.acquire(timeout=self._timeout):
+        if not self._lock().acquire(timeout=self._timeout):
             raise StoreUnavailable(f"somebody has been opening or closing the store for {self._timeout:g} s")
         try:
             self._refuse_what_was_inherited()
             if self._node is not None:
                 self._node.store.before_fork(self._timeout)
         except BaseException:
-            self._lock.release()
+            self._lock().release()
             raise
 
     def after_fork_in_parent(self) -> None:
@@ -82,13 +82,22 @@ class NodeOfProcess:
             if self._node is not None:
                 self._node.store.after_fork_in_parent()
         finally:
-            self._lock.release()
+            self._lock().release()
 
     def after_fork_in_child(self, *, at_rest: bool) -> None:
         """Begin anew, if nothing was open. Whoever held the lock does not exist here."""
-        self._lock = threading.Lock()
+        self._locks = {}
         if at_rest:
             self._node = self._pid = None
+
+    def _lock(self) -> Any:
+        """A lock of the kind that this process has now.
+
+        A web server may patch a worker after the application was loaded or the process forked. A lock from before that
+        would stop every greenlet as soon as two of them want to open the store.
+        """
+        lock = self._locks.get(threading.Lock)
+        return self._locks.setdefault(threading.Lock, threading.Lock()) if lock is None else lock
 
     def _opened(self) -> Node:
         self._refuse_what_was_inherited()

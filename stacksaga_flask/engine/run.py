@@ -12,7 +12,7 @@ from stacksaga_flask.engine.room import has_room, make_room
 from stacksaga_flask.errors import ClockSkew, RightEnded, StoreError
 from stacksaga_flask.saga.outcome import FailedForNow, Outcome, Succeeded
 from stacksaga_flask.store.contract import ExecutionType, TransactionRow, Tryout
-from stacksaga_flask.transitions import Action, Progress, StepKind, tryout_status
+from stacksaga_flask.transitions import Action, Progress, StepKind, park, tryout_status
 
 
 def progress_of(row: TransactionRow) -> Progress:
@@ -34,21 +34,44 @@ def run(owned: Owned) -> bool:
     """
     try:
         while owned.row.running_status.running:
-            if not record(owned, _execute(owned)):
+            if not _record(owned, _parked(owned) if owned.node.in_flight.stopping else _execute(owned)):
                 return False
         if not owned.row.running_status.terminal:
             # The batch that ends a transaction deletes the claim with the markers.
             owned.give_back()
     except (RightEnded, StoreError, ClockSkew) as error:
-        logger.warning(
-            "transaction_id=%s of %s is left to its watchdog: %s: %s",
-            owned.row.transaction_id,
-            owned.saga.name,
-            type(error).__name__,
-            error,
-        )
+        _leave(owned, error)
         return False
     return True
+
+
+def _record(owned: Owned, result: Result) -> bool:
+    """Record a result. What interrupted the step goes on up afterwards, whatever became of the record."""
+    if result.interrupted is None:
+        return record(owned, result)
+    try:
+        if record(owned, result):
+            owned.give_back()
+    except (RightEnded, StoreError, ClockSkew) as error:
+        _leave(owned, error)
+    raise result.interrupted
+
+
+def _leave(owned: Owned, error: Exception) -> None:
+    logger.warning(
+        "transaction_id=%s of %s is left to its watchdog: %s: %s",
+        owned.row.transaction_id,
+        owned.saga.name,
+        type(error).__name__,
+        error,
+    )
+
+
+def _parked(owned: Owned) -> Result:
+    """What to record in a process that is stopping: nothing was tried."""
+    return Result(
+        decision=park(progress_of(owned.row)), tryouts=(), payload=None, committed=None, retry_after=0, backs_off=False
+    )
 
 
 def _execute(owned: Owned) -> Result:
@@ -67,7 +90,8 @@ def _execute(owned: Owned) -> Result:
             saga, owned.row, execution.step.name, execution.execution_type, attempt=progress.attempt + 1
         )
         outcome = attempt.outcome
-        again = n < attempts and _retry_after(outcome) <= longest_wait
+        stopping = attempt.interrupted is not None or node.in_flight.stopping
+        again = n < attempts and not stopping and _retry_after(outcome) <= longest_wait
         wait = max(_retry_after(outcome), step_backoff(n, longest_wait)) if again else 0
         # An attempt that does not fit any more is left to a later try, so that this one is recorded.
         decision = saga.plan.decide(progress, outcome, attempts_left=again and has_room(owned, wait + budget))
@@ -88,6 +112,9 @@ def _execute(owned: Owned) -> Result:
             break
         progress = decision.progress
         node.clock.sleep(wait)
+        if node.in_flight.stopping:
+            decision = park(progress)
+            break
     payload = outcome.payload if isinstance(outcome, Succeeded) else None
     reverting = execution.execution_type is ExecutionType.REVERT
     return Result(
@@ -97,6 +124,7 @@ def _execute(owned: Owned) -> Result:
         committed=execution.step.name if payload is not None and not reverting else None,
         retry_after=_retry_after(outcome),
         backs_off=reverting or execution.step.kind is StepKind.RETRIABLE,
+        interrupted=attempt.interrupted,
     )
 
 

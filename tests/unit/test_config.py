@@ -60,6 +60,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         "step_budget": 10 * SECOND,
         "step_backoff": 200_000,
         "shutdown_grace": 30 * SECOND,
+        "stop_at_sigterm": True,
         "request_timeout": 10 * SECOND,
         "claim_ttl": 30 * SECOND,
         "coordinator_lease": 30 * SECOND,

@@ -1,0 +1,75 @@
+"""The runs of this process, and whether it was told to stop.
+
+A process that is stopping ends the attempt that each run is in, records it, and parks the run with a retry pointer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from stacksaga_flask.clock import SECOND, Clock
+from stacksaga_flask.errors import NotStarted
+
+_LOOK_EVERY = SECOND // 50
+
+
+class InFlight:
+    """Counts runs. A fork's child has none, and was told nothing (R11)."""
+
+    def __init__(self) -> None:
+        # Its length counts; appending and popping need no lock, which a signal's handler must not wait for.
+        self._runs: deque[None] = deque()
+        self._pid = os.getpid()
+        self._stopped_pid: int | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether this process was told to stop."""
+        return self._stopped_pid is not None and self._stopped_pid == os.getpid()
+
+    @property
+    def runs(self) -> int:
+        """How many runs are in flight in this process."""
+        return len(self._runs) if self._pid == os.getpid() else 0
+
+    def stop(self) -> None:
+        """Let no step begin from now on. It only sets a flag, so a signal's handler may call it."""
+        self._stopped_pid = os.getpid()
+
+    def drain(self, clock: Clock, timeout: int) -> bool:
+        """Wait for the runs in flight, and tell whether they have all ended or are parked.
+
+        Args:
+            clock: Whose time passes.
+            timeout: Microseconds.
+        """
+        deadline = clock.boot() + timeout
+        while self.runs:
+            if clock.boot() >= deadline:
+                return False
+            clock.sleep(_LOOK_EVERY)
+        return True
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """Count a run.
+
+        Raises:
+            NotStarted: This process is stopping.
+        """
+        if self.stopping:
+            raise NotStarted(
+                "this process is stopping, so the transaction was not started and no step ran; another one takes it"
+            )
+        if self._pid != os.getpid():
+            self._runs, self._pid = deque(), os.getpid()
+        # Kept, since a child gets copies of greenlets, which must not count in its own.
+        runs = self._runs
+        runs.append(None)
+        try:
+            yield
+        finally:
+            runs.pop()
