@@ -5,11 +5,14 @@ an engine is made or used in the main thread, as servers set their own in each w
 and the application is loaded before the fork (gunicorn: gthread with ``--preload``), a hook of the server must call
 `stop_at_sigterm` in the worker's main thread, as ``etc/gunicorn.conf.py`` does.
 
+A process that ends otherwise lets the runs in its other threads be parked too.
+
 A handler runs between any two bytecodes of the main thread, which may hold any lock. So it sets flags and no more.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -40,14 +43,7 @@ class _Sigterm:
                 in_flight.stop()
                 runs += in_flight.runs
         if callable(self.previous):
-            try:
-                self.previous(number, frame)
-            except SystemExit:
-                # A server that would leave at once, with its threads in the middle of a step.
-                if runs and not self.waited:
-                    self._come_back()
-                    return
-                raise
+            self.previous(number, frame)
         elif runs and not self.waited:
             self._come_back()
         else:
@@ -60,13 +56,18 @@ class _Sigterm:
         _start_native_thread(self._wait)
 
     def _wait(self) -> None:
-        for reference, clock, grace in list(self.engines):
-            in_flight = reference()
-            if in_flight is not None:
-                in_flight.drain(clock, grace)
+        self.park()
         if self.engines:
             self.engines[0][1].sleep(_TO_ANSWER)
         os.kill(os.getpid(), signal.SIGTERM)
+
+    def park(self) -> None:
+        """Wait until every run of this process has ended or is parked, for as long as it may take."""
+        for reference, clock, grace in list(self.engines):
+            in_flight = reference()
+            if in_flight is not None and in_flight.runs:
+                in_flight.stop()
+                in_flight.drain(clock, grace)
 
 
 _HANDLER: Final = _Sigterm()
@@ -77,6 +78,15 @@ def watch(in_flight: InFlight, clock: Clock, grace: int) -> None:
     _HANDLER.engines = [engine for engine in _HANDLER.engines if engine[0]() is not None]
     _HANDLER.engines.append((ref(in_flight), clock, grace))
     stop_at_sigterm()
+
+
+def park_at_exit() -> None:
+    """Let runs be parked however the process ends: Flask's own server leaves its daemon threads behind.
+
+    What is registered last comes first, so this is called once the store is open: drivers close their connections.
+    """
+    atexit.unregister(_HANDLER.park)
+    atexit.register(_HANDLER.park)
 
 
 def stop_at_sigterm() -> bool:

@@ -18,7 +18,7 @@ from stacksaga_flask.engine.start import Started, start, start_keyed, transactio
 from stacksaga_flask.engine.takeover import as_it_may_be_told, compare_clock
 from stacksaga_flask.errors import DefinitionError, InvalidKey, NotStarted, SagaNotRegistered, StoreError
 from stacksaga_flask.saga.definition import Saga
-from stacksaga_flask.stopping import stop_at_sigterm, watch
+from stacksaga_flask.stopping import park_at_exit, stop_at_sigterm, watch
 from stacksaga_flask.store.contract import RunningStatus, Scope, Store, TransactionRow, Tryout
 from stacksaga_flask.store.opening import check_store, open_store
 
@@ -253,9 +253,12 @@ class Engine:
         return node, start_keyed(node, saga, data, key, leave=leave)
 
     def _open_node(self) -> Node:
-        return open_node(
+        node = open_node(
             self.settings, self._open_store, self._time_source, self.surroundings, self.observer, self._in_flight
         )
+        if self.settings.stop_at_sigterm:
+            park_at_exit()
+        return node
 
     def _open_named_store(self) -> Store:
         return open_store(self.settings, self._time_source)
