@@ -17,6 +17,7 @@ import pytest
 from stacksaga_flask import RunningStatus
 from stacksaga_flask.store.contract import Scope, Store, TransactionRow
 from tests.services.cassandra.node import Node
+from tests.services.plugin import network, started
 from tests.services.postgresql import Server as PostgresqlServer
 from tests.support.opening import DEVELOPMENT, init_url, open_url
 from tests.support.waiting import wait_until
@@ -159,6 +160,60 @@ def test_an_application_that_connects_before_the_fork_works_or_says_why_not(
             assert "cassandra-driver was imported before gevent patched this process" in server.log()
         else:
             assert status == 200
+
+
+@pytest.fixture(scope="module")
+def node_to_kill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Not the node that others use at the same time."""
+    node = started(Node(run=tmp_path_factory.mktemp("node"), network=network(3)))
+    yield node
+    node.kill()
+    node.wipe()
+
+
+@pytest.mark.parametrize("kind", ["gunicorn-gthread", "gunicorn-gevent"])
+def test_no_worker_needs_a_restart_when_cassandra_is_killed_and_comes_back(
+    kind: str, node_to_kill: Node, ask: Ask, tmp_path: Path
+) -> None:
+    scope = Scope("default", "default", f"shop-{uuid.uuid4().hex[:8]}")
+    place = Place(node_to_kill.url("shop"), scope)
+    init_url(place.url, scope, setup=DEVELOPMENT)
+    # A view waits for two request time-outs before it leaves a step that it could not record to the watchdog.
+    settings = {"STACKSAGA_REQUEST_TIMEOUT": "4s", "STACKSAGA_STEP_BUDGET": "30s"}
+    with serving(kind, tmp_path, {**place.environment, "WORKER_SETTINGS": json.dumps(settings)}) as server:
+        workers = _workers(server)
+        waiting = {name: ask(server, name, waits=True) for name in ("short", "long")}
+        server.wait_for("inside-short", "inside-long")
+        node_to_kill.kill()
+        try:
+            # Recorded never, as far as the view can tell, while the store is away.
+            server.let_go("long")
+            assert waiting["long"].result() == 202
+            assert server.order("refused") == 503
+        finally:
+            node_to_kill.start()
+        # Recorded once the store is there again.
+        server.let_go("short")
+        assert waiting["short"].result() == 200
+        # Each worker's driver comes back by itself.
+        wait_until(lambda: all(server.order(f"later-{uuid.uuid4()}") == 200 for _ in range(16)), 90)
+        assert _workers(server) == workers
+
+        assert server.calls("refused") == []
+        assert place.row(server, "short").running_status is RunningStatus.PROCESS_COMPLETED
+        with closing(open_url(place.url, scope)) as store:
+            row = _row(store, server, "long")
+            assert row.running_status in (RunningStatus.PROCESSING, RunningStatus.PROCESS_PAUSED)
+            assert row.watchdog is not None
+            assert store.has_pointer(row.watchdog, row.transaction_id), "it can be found (R1)"
+        assert [call.step for call in server.calls("long")] == ["reserve", "charge"]
+
+
+def _workers(server: Server) -> set[int]:
+    """The processes that serve, of which there are two."""
+    found: set[int] = set()
+    wait_until(lambda: bool(found.add(int(server.get("/ready"))) or len(found) == 2))
+    return found
 
 
 def test_settings_reach_the_application(tmp_path: Path) -> None:

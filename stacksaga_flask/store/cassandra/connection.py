@@ -36,6 +36,8 @@ PAGE: Final = 1000
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Seconds between attempts to connect to a node again: exponential with the driver's jitter."""
 CONNECT_TIMEOUT: Final = 5.0
+HEARTBEAT: Final = 5.0
+"""Seconds without an answer after which a connection is asked for a sign of life, and how long that may take."""
 
 
 class Connected(NamedTuple):
@@ -138,6 +140,9 @@ def open_cluster(place: Place) -> Cluster:
         reconnection_policy=ExponentialReconnectionPolicy(FIRST_WAIT, LONGEST_WAIT, max_attempts=None),
         connect_timeout=CONNECT_TIMEOUT,
         control_connection_timeout=CONNECT_TIMEOUT,
+        # A node that stands still is given up after two of these, instead of after a minute.
+        idle_heartbeat_interval=HEARTBEAT,
+        idle_heartbeat_timeout=HEARTBEAT,
         max_schema_agreement_wait=60,
         monitor_reporting_enabled=False,
         application_name="stacksaga",
