@@ -22,7 +22,8 @@ class Counts(NamedTuple):
 
     Attributes:
         requests: By the names of the protocol: PREPARE, EXECUTE, BATCH, QUERY.
-        rounds: How many requests began while none was under way: sequential round trips.
+        rounds: How many requests began while none was under way: sequential round trips. One whose answer was lost
+            in silence stays under way until its connection ends.
         hits: How many requests met each rule.
     """
 
@@ -67,7 +68,8 @@ class CqlProxy:
             table: A table in the statement's text.
             error: Overloaded, Unavailable, IsBootstrapping, ServerError, ReadTimeout, Unprepared or
                 ``WriteTimeout:SIMPLE``, ``WriteTimeout:BATCH``, ``WriteTimeout:CAS``.
-            then: Whether a lost answer ends the connection, or the driver waits for it.
+            then: Whether a lost answer ends the connection (once those to the other requests under way on it have
+                arrived), or the driver waits for it.
         """
         told = {"action": action, "times": times, "opcode": opcode, "conditional": conditional, "table": table}
         self._tell("rule", **told, error=error, then=then)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,11 +19,13 @@ from tests.support.cql_frames import (
     NAMES,
     PREPARE,
     QUERY,
+    VERSION,
     Frame,
     error,
     prepared_id,
     prepared_text,
-    statement_ids,
+    statements,
+    wrong_version,
 )
 
 TOGETHER = 0.005
@@ -48,7 +51,7 @@ class Rule:
             self.hit < self.times
             and self.opcode in (None, opcode)
             and self.conditional in (None, " IF " in text)
-            and (self.table is None or f".{self.table} " in text)
+            and (self.table is None or re.search(rf"\b{self.table}\b", text) is not None)
         )
 
 
@@ -88,6 +91,9 @@ class Link:
 
     async def request(self, frame: Frame) -> None:
         """Deal with a request of the driver."""
+        if frame.version != VERSION:
+            self.answer(wrong_version(frame))
+            return
         asked = self.look_at(frame)
         self.asked[frame.stream] = asked
         rule = asked.rule
@@ -103,8 +109,11 @@ class Link:
     def look_at(self, frame: Frame) -> Asked:
         """Count a request, and find the rule for it."""
         state, opcode = self.state, NAMES.get(frame.opcode)
-        ids = list(statement_ids(frame))
-        text = prepared_text(frame) if frame.opcode in (PREPARE, QUERY) else " ; ".join(state.texts[i] for i in ids)
+        run = list(statements(frame))
+        ids = [each for each in run if isinstance(each, bytes)]
+        text = " ; ".join(state.texts[each] if isinstance(each, bytes) else each for each in run)
+        if frame.opcode in (PREPARE, QUERY):
+            text = prepared_text(frame)
         # What the driver asks about the cluster by itself is no business of the test's.
         if opcode is None or (frame.opcode == QUERY and " system" in text):
             return Asked(False, b"", text, False, None)
@@ -123,11 +132,9 @@ class Link:
             self.state.texts[statement_id] = asked.text
         rule = None if asked is None else asked.rule
         if rule is not None and asked is not None and rule.action == "lose_answer":
-            asked.lost = True
-            # Not before those that went out with it are answered too.
             await asyncio.sleep(TOGETHER)
-            if rule.then == "close" and all(other.lost for other in self.asked.values()):
-                self.close()
+            asked.lost = True
+            self.close_if_lost()
             return
         if rule is not None and asked is not None and rule.action == "apply_then_answer":
             frame = error(frame.stream, rule.error, asked.statement_id)
@@ -142,6 +149,13 @@ class Link:
             self.state.under_way -= 1
         if not self.driver.is_closing():
             self.driver.write(frame.encoded())
+        self.close_if_lost()
+
+    def close_if_lost(self) -> None:
+        """End the connection once every answer that is still owed is a lost one, so that the others do arrive."""
+        owed = self.asked.values()
+        if all(asked.lost for asked in owed) and any(asked.rule and asked.rule.then == "close" for asked in owed):
+            self.close()
 
     def close(self) -> None:
         """End the connection to the driver; the one to the node stays until the node has done what it was asked."""

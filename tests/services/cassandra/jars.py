@@ -12,6 +12,7 @@ from tests.services import cache
 
 POM = Path(__file__).with_name("pom.xml")
 VERSION = "5.0.8"
+LONGEST = 600
 
 
 def jars() -> Path:
@@ -19,7 +20,7 @@ def jars() -> Path:
 
     Raises:
         FileNotFoundError: There is no Java or no Maven.
-        subprocess.CalledProcessError: Maven could not get them.
+        subprocess.SubprocessError: Maven could not get them.
     """
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
@@ -38,6 +39,6 @@ def _fetch(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
         shutil.copy(POM, work)
         command = ["mvn", "-B", "-ntp", "-q", "package", f"-Dlib.folder={work}/lib", f"-Dcassandra.version={VERSION}"]
-        subprocess.run(command, cwd=work, check=True)
+        subprocess.run(command, cwd=work, check=True, timeout=LONGEST)
         # Whole or not at all.
         Path(work, "lib").rename(folder)

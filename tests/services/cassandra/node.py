@@ -102,7 +102,7 @@ class Node:
             return False
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it answers. Unless it outlives them, it ends with the thread that calls this."""
         if self.process_id() is not None:
             raise RuntimeError(f"node {self.host} runs already")
         for folder in ("data", "logs", "tmp"):
@@ -175,7 +175,7 @@ class Node:
 
     def _command(self) -> list[str]:
         here, lib = self.run, jars()
-        # A node that nobody will stop any more ends with the process that started it.
+        # A node that nobody will stop any more ends with what started it: for the kernel that is the thread.
         guard = [] if self.outlives else ["setpriv", "--pdeathsig", "KILL"]
         return [
             *guard,
@@ -193,6 +193,8 @@ class Node:
             *("-Dcassandra-foreground=yes", "-Dcassandra.skip_wait_for_gossip_to_settle=0"),
             *("-Dcassandra.ring_delay_ms=10000", "-Dcassandra.shutdown_announce_in_ms=500"),
             *("-Dcassandra.superuser_setup_delay_ms=500", f"-Dcassandra.system_auth.default_rf={min(self.size, 3)}"),
+            # A kill while a table is dropped leaves half of it, with which Cassandra would never start again.
+            "-Dcassandra.ignore_corrupted_schema_tables=true",
             *("-cp", f"{lib}/*", "org.apache.cassandra.service.CassandraDaemon"),
         ]
 
