@@ -9,8 +9,9 @@ threads = 8
 # (STACKSAGA_STEP_BUDGET, 10 s) and one write (STACKSAGA_REQUEST_TIMEOUT, 10 s).
 graceful_timeout = 30
 
-# A sync worker that is silent for this long is killed, in the middle of a step if need be. The step's transaction is
-# then left to its watchdog, so this is longer than the steps of one request may take.
+# A sync worker that is silent for this long is ended, in the middle of a step if need be: gunicorn sends SIGABRT, at
+# which the step's transaction is parked as possibly done, and about a second later SIGKILL, which leaves it to its
+# watchdog. So this is longer than the steps of one request may take.
 timeout = 60
 
 

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import ReferenceType, ref
 
 from stacksaga_flask.clock import SECOND, Clock
@@ -27,56 +27,67 @@ _TO_ANSWER: Final = SECOND // 5
 """How long the answers to the last requests may take to be sent, in microseconds."""
 
 
-class _Sigterm:
-    """The handler, and what it has to know."""
+class _Engine(NamedTuple):
+    """What there is to know of an engine of this process; the grace is in microseconds."""
 
-    def __init__(self) -> None:
-        self.engines: list[tuple[ReferenceType[InFlight], Clock, int]] = []
-        self.previous: Any = None
-        self.waited = False
+    in_flight: ReferenceType[InFlight]
+    clock: Clock
+    grace: int
+
+
+# Replaced whole, so that the handler never sees half of a change.
+_engines: tuple[_Engine, ...] = ()
+
+
+class _Sigterm:
+    """The handler. There is one for each handler that it stands before.
+
+    An application may put one of its own before ours that calls it, so a single one would call itself for ever.
+    """
+
+    def __init__(self, previous: Any) -> None:
+        self._previous = previous
+        self._waited = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         runs = 0
-        for reference, _, _ in self.engines:
-            in_flight = reference()
+        for engine in _engines:
+            in_flight = engine.in_flight()
             if in_flight is not None:
                 in_flight.stop()
                 runs += in_flight.runs
-        if callable(self.previous):
-            self.previous(number, frame)
-        elif runs and not self.waited:
-            self._come_back()
+        if callable(self._previous):
+            self._previous(number, frame)
+        elif runs and not self._waited:
+            self._waited = True
+            _start_native_thread(_come_back)
         else:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    def _come_back(self) -> None:
-        """Wait elsewhere for the runs, then send the signal again."""
-        self.waited = True
-        _start_native_thread(self._wait)
 
-    def _wait(self) -> None:
-        self.park()
-        if self.engines:
-            self.engines[0][1].sleep(_TO_ANSWER)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def park(self) -> None:
-        """Wait until every run of this process has ended or is parked, for as long as it may take."""
-        for reference, clock, grace in list(self.engines):
-            in_flight = reference()
-            if in_flight is not None and in_flight.runs:
-                in_flight.stop()
-                in_flight.drain(clock, grace)
+def _come_back() -> None:
+    """Wait for the runs, then send the signal again."""
+    _park()
+    if _engines:
+        _engines[0].clock.sleep(_TO_ANSWER)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
-_HANDLER: Final = _Sigterm()
+def _park() -> None:
+    """Wait until every run of this process has ended or is parked, for as long as it may take."""
+    for engine in _engines:
+        in_flight = engine.in_flight()
+        if in_flight is not None and in_flight.runs:
+            in_flight.stop()
+            in_flight.drain(engine.clock, engine.grace)
 
 
 def watch(in_flight: InFlight, clock: Clock, grace: int) -> None:
     """Tell these runs of SIGTERM, and wait so long for them, in microseconds, if the process ends with it."""
-    _HANDLER.engines = [engine for engine in _HANDLER.engines if engine[0]() is not None]
-    _HANDLER.engines.append((ref(in_flight), clock, grace))
+    global _engines
+    living = [engine for engine in _engines if engine.in_flight() is not None]
+    _engines = (*living, _Engine(ref(in_flight), clock, grace))
     stop_at_sigterm()
 
 
@@ -85,8 +96,8 @@ def park_at_exit() -> None:
 
     What is registered last comes first, so this is called once the store is open: drivers close their connections.
     """
-    atexit.unregister(_HANDLER.park)
-    atexit.register(_HANDLER.park)
+    atexit.unregister(_park)
+    atexit.register(_park)
 
 
 def stop_at_sigterm() -> bool:
@@ -95,15 +106,14 @@ def stop_at_sigterm() -> bool:
     It does nothing outside the main thread, and nothing where SIGTERM is ignored or handled by a server in C.
     """
     present = signal.getsignal(signal.SIGTERM)
-    if present is _HANDLER:
+    if isinstance(present, _Sigterm):
         return True
     if present is None or present is signal.SIG_IGN:
         return False
     try:
-        signal.signal(signal.SIGTERM, _HANDLER)
+        signal.signal(signal.SIGTERM, _Sigterm(present))
     except ValueError:  # not the main thread
         return False
-    _HANDLER.previous = present
     return True
 
 

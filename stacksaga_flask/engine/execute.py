@@ -70,7 +70,7 @@ class Executor:
         self._step_budget = step_budget
         self._payload_limit = payload_limit
         self.interrupts = _under_gevent()
-        self._interruptions = _interruptions(self.interrupts)
+        self.interruptions = _interruptions(self.interrupts)
 
     def budget(self, execution: Execution[Any]) -> int:
         """Time budget of one attempt in microseconds."""
@@ -106,7 +106,7 @@ class Executor:
                     *(saga.name, step_name, execution_type.value, row.transaction_id),
                     exc_info=error,
                 )
-        except self._interruptions as error:
+        except self.interruptions as error:
             # As with a time-out nobody knows what was done (R8), but there may be time to say so.
             outcome = FailedForNow(f"the step was interrupted by {described(error)}; what it did is unknown", None)
             return Attempt(outcome, created_at, self._clock.now(), error)
@@ -178,6 +178,6 @@ def _interrupted(budget: int, call: Callable[[], Any]) -> Any:
             raise BudgetUsedUp(
                 f"the step was interrupted after its time budget of {budget / SECOND:g} s; what it did is unknown"
             ) from error
-        raise Retryable(f"a timeout of the step's own ended it: {error}") from error
+        raise Retryable(f"a timeout of the step's own or of its caller ended it: {error}") from error
     finally:
         timeout.close()

@@ -62,7 +62,7 @@ class InFlight:
         """
         if self.stopping:
             raise NotStarted(
-                "this process is stopping, so the transaction was not started and no step ran; another one takes it"
+                "this process is stopping, so nothing was started and no step ran here: repeat it in another one"
             )
         if self._pid != os.getpid():
             self._runs, self._pid = deque(), os.getpid()

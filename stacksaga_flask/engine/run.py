@@ -46,7 +46,10 @@ def run(owned: Owned) -> bool:
 
 
 def _record(owned: Owned, result: Result) -> bool:
-    """Record a result. What interrupted the step goes on up afterwards, whatever became of the record."""
+    """Record a result. What interrupted the step goes on up afterwards, whatever became of the record.
+
+    A server that loses patience interrupts the record too.
+    """
     if result.interrupted is None:
         return record(owned, result)
     try:
@@ -54,10 +57,12 @@ def _record(owned: Owned, result: Result) -> bool:
             owned.give_back()
     except (RightEnded, StoreError, ClockSkew) as error:
         _leave(owned, error)
+    except owned.node.executor.interruptions as error:
+        _leave(owned, error)
     raise result.interrupted
 
 
-def _leave(owned: Owned, error: Exception) -> None:
+def _leave(owned: Owned, error: BaseException) -> None:
     logger.warning(
         "transaction_id=%s of %s is left to its watchdog: %s: %s",
         owned.row.transaction_id,

@@ -148,6 +148,55 @@ def test_a_worker_that_takes_too_long_is_replaced_and_its_run_is_parked(
         assert server.get("/ready") != first
 
 
+def test_a_gevent_worker_whose_grace_ends_parks_the_step_that_it_interrupts(
+    place: Place, ask: Ask, tmp_path: Path
+) -> None:
+    options = ("--graceful-timeout", "0", "--workers", "1")
+    with serving("gunicorn-gevent", tmp_path, place.environment, *options) as server:
+        first = int(server.get("/ready"))
+        lost = ask(server, "slow", waits=True)
+        server.wait_for("inside-slow")
+        # Not the master, which kills its workers at the same moment as they end what they run.
+        os.kill(first, signal.SIGTERM)
+        assert lost.exception() is not None or lost.result() >= 500
+        wait_until(lambda: place.is_parked(server, "slow"))
+        row = place.row(server, "slow")
+        assert (row.committed_steps, row.possibly_done) == (("reserve",), True)
+        assert server.order("next") == 200
+        assert int(server.get("/ready")) != first
+
+
+def test_the_reloader_lets_a_run_be_parked_before_it_replaces_the_process(ask: Ask, tmp_path: Path) -> None:
+    scope = Scope("default", "default", "shop")
+    place = Place(f"sqlite:///{tmp_path}/shop.db", scope)
+    source = tmp_path / "source"
+    source.touch()
+    with serving("flask-reload", tmp_path, place.environment, "--extra-files", str(source)) as server:
+        first = server.get("/ready")
+        lost = ask(server, "one", waits=True)
+        server.wait_for("inside-one")
+        wait_until(lambda: _is_stopping(server, source))
+        server.let_go("one")
+        lost.exception()
+        wait_until(lambda: place.is_parked(server, "one"))
+        wait_until(lambda: _serves_anew(server, first))
+        assert server.order("next") == 200
+        assert [call.step for call in server.calls("one")] == ["reserve", "charge"]
+
+
+def _is_stopping(server: Server, source: Path) -> bool:
+    """Whether the process is stopping, as the reloader, once it has looked at a source, finds it changed."""
+    source.touch()
+    return (server.folder / "stopping-one").exists()
+
+
+def _serves_anew(server: Server, first: str) -> bool:
+    try:
+        return server.get("/ready") != first
+    except OSError:
+        return False
+
+
 @pytest.mark.parametrize("kind", ["gunicorn-sync-preload", "gunicorn-gthread-preload", "gunicorn-gevent-preload"])
 def test_an_application_that_connects_before_the_fork_works_or_says_why_not(
     kind: str, place: Place, tmp_path: Path
@@ -212,7 +261,12 @@ def test_no_worker_needs_a_restart_when_cassandra_is_killed_and_comes_back(
 def _workers(server: Server) -> set[int]:
     """The processes that serve, of which there are two."""
     found: set[int] = set()
-    wait_until(lambda: bool(found.add(int(server.get("/ready"))) or len(found) == 2))
+
+    def both() -> bool:
+        found.add(int(server.get("/ready")))
+        return len(found) == 2
+
+    wait_until(both)
     return found
 
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pg8000.dbapi
-
 from stacksaga_flask import SystemTime
 from stacksaga_flask.store.contract import Scope, Store
 from stacksaga_flask.store.sql.backend import Backend
 from stacksaga_flask.store.sql.postgresql import NOW, postgresql_backend
+from stacksaga_flask.store.sql.postgresql_connection import Connection
 from stacksaga_flask.store.sql.statements import Statements
 from stacksaga_flask.store.sql.store import SqlStore
 from stacksaga_flask.testing.conformance import StoreHarness
@@ -67,7 +66,7 @@ class FaultyConnection:
 
 
 def _connect(faults: Faults, **options: Any) -> FaultyConnection:
-    return FaultyConnection(pg8000.dbapi.connect(**options), faults)
+    return FaultyConnection(Connection(**options), faults)
 
 
 class PostgresqlHarness(StoreHarness):

@@ -11,11 +11,12 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from flask import Flask, Response
 
-from stacksaga_flask import NotStarted, Retryable, RunningStatus, TryoutStatus
+from stacksaga_flask import Engine, NotStarted, Retryable, RunningStatus, StackSaga, TryoutStatus
 from stacksaga_flask.store.contract import TransactionRow
 from tests.support.faults import unavailable
-from tests.support.shop import CARD_REFUSED, Bench, Order
+from tests.support.shop import CARD_REFUSED, Bench, Order, Shop, place_order_saga
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,6 +106,24 @@ def test_nothing_is_started_any_more_and_what_is_recorded_can_be_found() -> None
     assert found.completed
 
 
+def test_a_view_of_a_stopping_process_answers_503_and_when_to_repeat() -> None:
+    shop = Shop()
+    saga = place_order_saga(shop)
+    app = Flask("shop")
+    app.config.update(STACKSAGA_STORE="memory://", STACKSAGA_CLAIM_TTL="30s")
+    stacksaga = StackSaga(app, sagas=[saga])
+
+    @app.post("/orders")
+    def orders() -> Response:
+        return stacksaga.run(saga, Order())
+
+    engine: Engine = app.extensions["stacksaga"].engine
+    engine.stop()
+    answer = app.test_client().post("/orders")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
+    assert shop.calls == []
+
+
 def test_draining_waits_for_the_runs_and_gives_up_in_time() -> None:
     bench = Bench()
     drained: list[bool] = []
@@ -146,6 +165,81 @@ def test_an_interrupted_step_that_cannot_be_recorded_is_left_to_the_watchdog(cap
     assert row.watchdog is not None
     assert bench.memory.has_pointer(row.watchdog, row.transaction_id)
     assert f"transaction_id={row.transaction_id} of place-order is left to its watchdog" in caplog.text
+
+
+UNDER_GEVENT = """
+from gevent import monkey
+monkey.patch_all()
+import gevent, gevent.event, logging, sys
+from stacksaga_flask import Engine, Saga, read_settings
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+inside, recording, ids = gevent.event.Event(), gevent.event.Event(), []
+saga = Saga("two", payload=dict)
+
+@saga.step(attempts=3)
+def one(order, context):
+    ids.append(context.transaction_id)
+    inside.set()
+    gevent.sleep(60)
+
+@one.revert
+def undo(order, context): ...
+
+@saga.pivot
+def two(order, context): ...
+
+settings = read_settings({{"STACKSAGA_STORE": "memory://"}}, application_name="shop")
+engine = Engine(settings, sagas=[saga])
+store = engine.node().store
+apply = store.apply
+
+def slowly(*operations):
+    if inside.is_set():
+        recording.set()
+        gevent.sleep({slowly})
+    return apply(*operations)
+
+store.apply = slowly
+def run():
+    try:
+        engine.run(saga, {{}})
+    except BaseException as error:
+        return error
+
+view = gevent.spawn(run)
+inside.wait()
+{body}
+view.join()
+row = store.read(ids[0]).row
+statuses = [tryout.status.value for tryout in engine.tryouts(row.transaction_id)]
+print(len(ids), repr(view.value), row.running_status.value, row.possibly_done, statuses)
+print(row.retry is not None and store.has_pointer(row.retry, row.transaction_id))
+print(engine.drain(0))
+"""
+
+
+def under_gevent(body: str, *, slowly: int) -> list[str]:
+    """Lines that a process of greenlets prints whose recordings take so many seconds."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", UNDER_GEVENT.format(body=body, slowly=slowly)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.splitlines()
+
+
+def test_a_killed_greenlet_parks_the_step_that_it_was_in() -> None:
+    shown = under_gevent("view.kill(block=False)", slowly=0)
+    assert shown == ["1 GreenletExit() PROCESS_PAUSED True ['RETRYABLE']", "True", "True"]
+
+
+def test_a_second_kill_while_the_first_is_recorded_leaves_it_to_the_watchdog_and_the_first_goes_on() -> None:
+    body = "view.kill(SystemExit(3), block=False)\nrecording.wait()\nview.kill(block=False)"
+    log, *shown = under_gevent(body, slowly=60)
+    assert "is left to its watchdog: GreenletExit" in log
+    assert shown == ["1 SystemExit(3) PROCESSING False []", "False", "True"]
 
 
 # -- real processes --------------------------------------------------------------------------------------------
@@ -260,6 +354,22 @@ def test_a_handler_that_leaves_at_once_has_to_wait_for_the_runs(child: Child, tm
         assert process.stdout is not None
         assert process.stdout.readline().split()[1] == "PROCESS_PAUSED"
         assert process.wait(20) == 7
+
+
+def test_a_handler_that_was_put_before_ours_and_calls_it_is_called_and_the_run_is_parked(
+    child: Child, tmp_path: Path
+) -> None:
+    chained = """
+ours = signal.getsignal(signal.SIGTERM)
+signal.signal(signal.SIGTERM, lambda number, frame: (print("mine", flush=True), ours(number, frame)))
+"""
+    with child(chained + IN_THE_MAIN_THREAD) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "mine\n"
+        (tmp_path / "go").touch()
+        assert process.stdout.readline().split()[1] == "PROCESS_PAUSED"
+        assert process.wait(20) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(

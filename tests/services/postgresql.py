@@ -12,11 +12,14 @@ import socket
 import subprocess
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pg8000.dbapi
+
+from tests.support.waiting import wait_until
 
 USERNAME, PASSWORD = "stacksaga", "secret of a test"
 LONGEST = 60
@@ -76,12 +79,34 @@ class Server:
         """End it, and every connection to it, at once but in order."""
         self._run("pg_ctl", "-D", self.data, "-m", "fast", "-w", "-t", str(LONGEST), "stop")
 
+    def restart(self) -> None:
+        """Stop it and start it."""
+        self.stop()
+        self.start()
+
     def kill(self) -> None:
-        """End it with SIGKILL; its processes end when they see that the first one is gone."""
+        """End it and its processes with SIGKILL, and wait until they are gone: a new one would wait for them."""
         pid = int(Path(self.data, "postmaster.pid").read_text().splitlines()[0])
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for each in (pid, *map(int, children)):
-            os.kill(each, signal.SIGKILL)
+        processes = (pid, *map(int, children))
+        for each in processes:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        wait_until(lambda: not any(Path(f"/proc/{each}").exists() for each in processes))
+
+    def use_tls(self, certificate: str, key: str) -> None:
+        """Let new connections speak TLS with that certificate; its key must be without a password."""
+        for name, text in (("server.crt", certificate), ("server.key", key)):
+            file = Path(self.data, name)
+            file.write_text(text)
+            file.chmod(0o600)
+            owner = os.stat(self.data)
+            os.chown(file, owner.st_uid, owner.st_gid)
+        self._set_tls("on")
+
+    def use_no_tls(self) -> None:
+        """Let new connections speak no TLS."""
+        self._set_tls("off")
 
     def url(self, database: str) -> str:
         """The URL of a store in that database."""
@@ -106,6 +131,11 @@ class Server:
             return list(cursor.fetchall()) if cursor.description else []
         finally:
             connection.close()
+
+    def _set_tls(self, state: str) -> None:
+        self.sql("postgres", f"ALTER SYSTEM SET ssl = {state}")
+        self.sql("postgres", "SELECT pg_reload_conf()")
+        wait_until(lambda: self.sql("postgres", "SHOW ssl") == [[state]])
 
     def _run(self, name: str, *arguments: str) -> None:
         # Not a pipe, which the server would keep open.

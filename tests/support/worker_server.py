@@ -40,12 +40,12 @@ def command(server: str, port: int, *options: str) -> list[str]:
         return [sys.executable, "-m", "gunicorn", "-c", "etc/gunicorn.conf.py", *bind, *options, APP]
     if kind == "flask":
         reloader = "--reload" if "reload" in variants else "--no-reload"
-        return [sys.executable, "-m", "flask", "--app", APP, "run", "--port", str(port), reloader]
+        return [sys.executable, "-m", "flask", "--app", APP, "run", "--port", str(port), reloader, *options]
     lazy = ["--lazy-apps"] if "lazy" in variants else []
     graceful = ["--hook-master-start", "unix_signal:15 gracefully_kill_them_all"]
     served = ["--http-socket", f"127.0.0.1:{port}", "--master", "--processes", "2", "--enable-threads", "--need-app"]
     uwsgi = str(Path(sys.executable).with_name("uwsgi"))
-    return [uwsgi, *served, *graceful, *lazy, "--module", APP]
+    return [uwsgi, *served, *graceful, *lazy, *options, "--module", APP]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -36,6 +37,15 @@ class UpsertInsert(Protocol):
         """The same with values."""
 
 
+class Failure(enum.Enum):
+    """What an error before a COMMIT means for the connection, and for doing the same again."""
+
+    REFUSED = "the connection is good, and the same would fail again"
+    CONFLICT = "the connection is good, and the same may succeed: a deadlock"
+    LOST = "the connection is gone, and so may be all that are as old"
+    BROKEN = "the connection cannot be used, as an answer may still come on it: a time-out"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Backend:
     """A database, its dialect, and how its driver's errors are read."""
@@ -54,15 +64,17 @@ class Backend:
     begin: str
     """Begin a transaction that writes."""
     tables: str
-    """SQL that lists the tables of users."""
+    """SQL that lists the tables that a statement would find."""
     driver_errors: tuple[type[Exception], ...]
     """The roots of what the driver raises."""
     single_writer: bool
     """Whether the database has one writer at a time, so that a process gathers its writes into groups."""
-    is_passing: Callable[[Exception], bool]
-    """Whether the same may be done again at once, on another connection: a lost connection, a deadlock."""
+    failure: Callable[[Exception], Failure]
+    """What an error means for a connection of the pool."""
     setup_lock: str | None
     """SQL that keeps two processes from setting up the schema at once, where `begin` does not."""
+    table_lock: str | None
+    """SQL with {} for a table that waits for those who write to it and lets no others, where `begin` does not."""
     is_contention: Callable[[Exception], bool]
     """Whether another writer stood in the way for as long as was waited."""
     be_patient: Callable[[Cursor, bool], None]

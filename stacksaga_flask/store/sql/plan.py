@@ -104,9 +104,10 @@ class Planner:
         return statement.sql, statement.order(values), Fence(1, operation)
 
     def _delete_transaction(self, operation: DeleteTransaction) -> Iterator[Write]:
-        statement = self._statements.touch_row
+        hold = self._statements.hold_row
         key = {**self._scope, "transaction_id": str(operation.transaction_id)}
-        yield statement.sql, statement.order(key), Fence(0, operation)
+        yield hold.sql, hold.order(key), Fence(1, operation)
+        yield _write(self._statements.drop_row, key)
 
     def _registrations(self, registrations: list[Register]) -> Iterator[Write]:
         """The rows of the tiers, in one order everywhere, so that two processes never wait for each other."""

@@ -1,4 +1,4 @@
-"""Writes and reads where the database takes many writers: each call has a connection of the pool to itself."""
+"""Work on connections of the pool: all of it where the database takes many writers, reads only where it takes one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,109 @@ from typing import Final, TypeVar
 
 from sqlalchemy import PoolProxiedConnection
 
-from stacksaga_flask.store.sql.backend import Backend, Cursor
+from stacksaga_flask.errors import StoreError
+from stacksaga_flask.store.sql.backend import Backend, Cursor, Failure
 from stacksaga_flask.store.sql.writer import connection_errors, explained
 
 T = TypeVar("T")
-ATTEMPTS: Final = 4
-"""How often a call is made whose failure is passing: deadlocks do not last, and a new connection is not stale."""
+REPEATS: Final = {Failure.CONFLICT: 3, Failure.LOST: 1}
+"""How often work is done again after such a failure."""
+GENERATION: Final = "stacksaga.generation"
 
 
-class Pooled:
-    """Submits each caller's work as one database transaction."""
+class Pool:
+    """Runs each caller's work on a connection that it has to itself.
+
+    A server that restarts ends all connections, and the pool learns it of one. Each has a *generation*: once one is
+    lost, those of its generation that wait in the pool are not used again.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._generation = 0
+
+    def run(self, work: Callable[[Cursor], T], *, commits: bool = False) -> T:
+        """Do some work, as one transaction if it is to be committed.
+
+        What failed before its COMMIT was sent is done again if `REPEATS` says so. A COMMIT never is.
+
+        Raises:
+            StoreError: Nothing was written, or the commit was not acknowledged.
+        """
+        repeats = dict(REPEATS)
+        while True:
+            connection = self._take()
+            try:
+                cursor: Cursor = connection.cursor()
+                if commits:
+                    cursor.execute(self._backend.begin)
+                answer = work(cursor)
+            except self._backend.driver_errors as error:
+                failure = self._backend.failure(error)
+                self._give_up(connection, failure)
+                if not repeats.get(failure):
+                    raise explained(self._backend.refusal, error) from error
+                repeats[failure] -= 1
+                continue
+            except StoreError:
+                # Ours, so it came between two statements. After anything else an answer may still be under way.
+                self._give_up(connection, Failure.REFUSED)
+                raise
+            except BaseException:
+                connection.invalidate()
+                raise
+            if commits:
+                self._commit(connection, cursor)
+            connection.close()
+            return answer
+
+    def _take(self) -> PoolProxiedConnection:
+        while True:
+            try:
+                connection = self._backend.engine.raw_connection()
+            except connection_errors(self._backend) as error:
+                raise explained(self._backend.refusal, error) from error
+            if connection.info.setdefault(GENERATION, self._generation) == self._generation:
+                return connection
+            connection.invalidate()
+
+    def _commit(self, connection: PoolProxiedConnection, cursor: Cursor) -> None:
+        try:
+            cursor.execute("COMMIT")
+        except self._backend.driver_errors as error:
+            self._give_up(connection, self._backend.failure(error))
+            raise explained(self._backend.commit_failure, error) from error
+        except BaseException:
+            connection.invalidate()
+            raise
+
+    def _give_up(self, connection: PoolProxiedConnection, failure: Failure) -> None:
+        """Roll back, and keep the connection if it is good."""
+        if failure is Failure.LOST and connection.info.get(GENERATION) == self._generation:
+            self._generation += 1
+        good = failure in (Failure.REFUSED, Failure.CONFLICT) and self._roll_back(connection)
+        if good:
+            connection.close()
+        else:
+            connection.invalidate()
+
+    def _roll_back(self, connection: PoolProxiedConnection) -> bool:
+        try:
+            if self._backend.in_transaction(connection.driver_connection):
+                connection.cursor().execute("ROLLBACK")
+        except self._backend.driver_errors:
+            return False
+        except BaseException:
+            connection.invalidate()
+            raise
+        return True
+
+
+class Pooled:
+    """Submits each caller's work as one database transaction of its own, so that none waits for another's row."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self._mutex = threading.Lock()
         self.commits = 0
         """How many database transactions were committed."""
@@ -31,7 +121,7 @@ class Pooled:
         Raises:
             StoreError: Nothing was written, or the commit was not acknowledged.
         """
-        answer = on_a_connection(self._backend, work, commits=True)
+        answer = self._pool.run(work, commits=True)
         with self._mutex:
             self.commits += 1
         return answer
@@ -45,59 +135,3 @@ class Pooled:
 
     def close(self) -> None:
         """Nothing is kept outside the pool."""
-
-
-def on_a_connection(backend: Backend, work: Callable[[Cursor], T], *, commits: bool = False) -> T:
-    """Do some work on a connection of the pool, as one transaction if it is to be committed.
-
-    What failed before its COMMIT was sent, for a passing reason, is done again. A COMMIT never is.
-
-    Raises:
-        StoreError: Nothing was written, or the commit was not acknowledged.
-    """
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            connection = backend.engine.raw_connection()
-        except connection_errors(backend) as error:
-            raise explained(backend.refusal, error) from error
-        try:
-            cursor: Cursor = connection.cursor()
-            if commits:
-                cursor.execute(backend.begin)
-            answer = work(cursor)
-        except backend.driver_errors as error:
-            _give_up(backend, connection)
-            if attempt < ATTEMPTS and backend.is_passing(error):
-                continue
-            raise explained(backend.refusal, error) from error
-        except Exception:
-            # Ours, between two statements: the connection is good.
-            if commits:
-                cursor.execute("ROLLBACK")
-            connection.close()
-            raise
-        except BaseException:
-            connection.invalidate()
-            raise
-        if commits:
-            _commit(backend, connection, cursor)
-        connection.close()
-        return answer
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _commit(backend: Backend, connection: PoolProxiedConnection, cursor: Cursor) -> None:
-    try:
-        cursor.execute("COMMIT")
-    except backend.driver_errors as error:
-        _give_up(backend, connection)
-        raise explained(backend.commit_failure, error) from error
-    except BaseException:
-        connection.invalidate()
-        raise
-
-
-def _give_up(backend: Backend, connection: PoolProxiedConnection) -> None:
-    """Close the connection, which rolls back, and those that wait in the pool: they may be as stale as this one."""
-    connection.invalidate()
-    backend.engine.dispose()

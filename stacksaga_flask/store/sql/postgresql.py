@@ -12,24 +12,38 @@ from sqlalchemy import URL, QueuePool, create_engine
 from sqlalchemy.dialects.postgresql import insert
 
 from stacksaga_flask.errors import OutcomeUnknown, SchemaMissing, StoreError, StoreRefused, StoreUnavailable
-from stacksaga_flask.store.sql.backend import Backend
+from stacksaga_flask.store.sql.backend import Backend, Failure
+from stacksaga_flask.store.sql.postgresql_connection import Connection, connected_socket
 
 NOW: Final = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
-TABLES: Final = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+TABLES: Final = "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p') AND pg_table_is_visible(oid)"
 SETUP_LOCK: Final = "SELECT pg_advisory_xact_lock(7381264915370924)"
 """Any number, the same in all versions."""
-CONNECTIONS, MORE_CONNECTIONS = 5, 15
-"""How many a process keeps, and has besides when it is busy."""
+TABLE_LOCK: Final = "LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE"
+CONNECTIONS: Final = 20
+"""How many a process has at most. They are opened when needed and kept, since a log-in costs more than a step."""
 SLACK: Final = 2.0
 """Seconds by which this side waits longer than the server does, so that it is the server that gives up."""
 
-_DEADLOCK, _SERIALIZATION = "40P01", "40001"
-_WRONG_LOGIN: Final = ("28P01", "28000")
-_NO_DATABASE: Final = "3D000"
-_NOT_PERMITTED: Final = "42501"
+_CONFLICTS: Final = ("40P01", "40001")
+"""A deadlock and a failure to serialise: the server has rolled back."""
+_ENDED: Final = ("08", "57P")
+"""Classes of errors that end the connection."""
 _LACKS: Final = ("42P01", "42703", "3F000")
 _PASSING: Final = ("53", "55", "57", "58", "08", "25", "40", "XX")
 """Classes of errors that may not come again: resources, locks, an operator's doing, the system's failures."""
+_NOT_WRITTEN: Final = ("40", "23")
+"""Classes of errors that a server tells instead of a commit: conflicts, and constraints checked last."""
+_OUTCOME_UNKNOWN: Final = "40003"
+_REMEDIES: Final = {
+    "28P01": "set STACKSAGA_STORE_USERNAME and STACKSAGA_STORE_PASSWORD or STACKSAGA_STORE_PASSWORD_FILE to a login of "
+    "the server",
+    "28000": "see the server's pg_hba.conf for who may connect from where, and whether with STACKSAGA_STORE_TLS",
+    "3D000": "create it (`createdb`), then run `flask stacksaga init-schema`",
+    "42501": "grant this user SELECT, INSERT, UPDATE and DELETE on the tables",
+    "53300": "raise the server's max_connections, or run fewer processes",
+    "25006": "name the primary and not a standby in STACKSAGA_STORE",
+}
 
 
 def postgresql_backend(
@@ -41,7 +55,7 @@ def postgresql_backend(
     password: str | None,
     ssl_context: ssl.SSLContext | None,
     timeout: float,
-    connect: Callable[..., Any] = pg8000.dbapi.connect,
+    connect: Callable[..., Any] = Connection,
 ) -> Backend:
     """A backend for one database; nothing is opened yet. `timeout` is how many seconds a statement may take."""
     name = f"PostgreSQL at {host}:{port}, database {database}, user {username or 'postgres'}"
@@ -49,22 +63,25 @@ def postgresql_backend(
     creator = partial(
         _open,
         connect,
+        timeout + SLACK,
         host=host,
         port=port,
         database=database,
         user=username or "postgres",
-        password=password,
+        # The driver knows no None where the server asks for a password.
+        password=password or "",
         ssl_context=ssl_context or False,
-        timeout=timeout + SLACK,
-        tcp_keepalive=True,
         application_name="stacksaga",
         startup_params={
             # Nothing acknowledged is lost; nobody who was stopped keeps a lock.
             "synchronous_commit": "on",
             "default_transaction_isolation": "read committed",
             "statement_timeout": milliseconds,
-            "lock_timeout": milliseconds,
+            # The sooner of the two, so that the error tells what was waited for.
+            "lock_timeout": str(round(timeout * 900)),
             "idle_in_transaction_session_timeout": milliseconds,
+            "timezone": "UTC",
+            "client_encoding": "UTF8",
         },
     )
     engine = create_engine(
@@ -72,7 +89,7 @@ def postgresql_backend(
         creator=creator,
         poolclass=QueuePool,
         pool_size=CONNECTIONS,
-        max_overflow=MORE_CONNECTIONS,
+        max_overflow=0,
         pool_timeout=timeout,
         pool_reset_on_return=None,
     )
@@ -87,8 +104,9 @@ def postgresql_backend(
         tables=TABLES,
         driver_errors=(pg8000.dbapi.Error, OSError),
         single_writer=False,
-        is_passing=is_passing,
+        failure=failure,
         setup_lock=SETUP_LOCK,
+        table_lock=TABLE_LOCK,
         is_contention=lambda error: False,
         be_patient=lambda cursor, patient: None,
         in_transaction=lambda connection: bool(connection._in_transaction),
@@ -97,46 +115,58 @@ def postgresql_backend(
     )
 
 
-def is_passing(error: Exception) -> bool:
-    """Whether the same may be done again at once: nothing was written, and a new connection may fare better."""
+def failure(error: Exception) -> Failure:
+    """What an error means for its connection."""
     code = _code(error)
-    return code in (_DEADLOCK, _SERIALIZATION) or code is None or code.startswith(("08", "57P"))
+    if code is None:
+        late = isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError)
+        return Failure.BROKEN if late else Failure.LOST
+    if code in _CONFLICTS:
+        return Failure.CONFLICT
+    # The class has a statement's time-out too, which ends no connection.
+    return Failure.LOST if code.startswith(_ENDED) else Failure.REFUSED
 
 
 def refusal(name: str, error: Exception) -> StoreError:
     """What an error means where nothing was written."""
     text, code = _told(error), _code(error)
     if code is None:
-        return StoreUnavailable(f"{name}: {text}: see that host and port are right and the server is up")
-    if code in _WRONG_LOGIN:
-        return StoreRefused(
-            f"{name}: {text}: set STACKSAGA_STORE_USERNAME and STACKSAGA_STORE_PASSWORD or "
-            f"STACKSAGA_STORE_PASSWORD_FILE to a login of the server"
-        )
-    if code == _NO_DATABASE:
-        return StoreRefused(f"{name}: {text}: create it (`createdb`), then run `flask stacksaga init-schema`")
-    if code == _NOT_PERMITTED:
-        return StoreRefused(f"{name}: {text}: grant this user SELECT, INSERT, UPDATE and DELETE on the tables")
+        return _not_reached(name, error)
     if code in _LACKS:
         return SchemaMissing(f"{name}: {text}: run `flask stacksaga init-schema`")
-    if code.startswith(_PASSING):
-        return StoreUnavailable(f"{name}: {text}: nothing was written")
-    return StoreRefused(f"{name}: {text}: nothing was written")
+    kind = StoreUnavailable if code.startswith(_PASSING) else StoreRefused
+    return kind(f"{name}: {text}: {_REMEDIES.get(code, 'nothing was written')}")
 
 
 def commit_failure(name: str, error: Exception) -> StoreError:
-    """What the error of a COMMIT means: only a conflict is told instead of a commit."""
+    """What the error of a COMMIT means: it may have been written, unless the server says that it was not."""
     code = _code(error)
-    if code is not None and code.startswith(("40", "23")):
+    if code is not None and code.startswith(_NOT_WRITTEN) and code != _OUTCOME_UNKNOWN:
         return refusal(name, error)
     return OutcomeUnknown(f"{name}: the commit was not acknowledged ({_told(error)}): it may have been written")
 
 
-def _open(connect: Callable[..., Any], **options: Any) -> Any:
-    connection = connect(**options)
-    # The store begins and ends transactions itself.
-    connection.autocommit = True
-    return connection
+def _not_reached(name: str, error: Exception) -> StoreError:
+    text = _told(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return StoreRefused(
+            f"{name}: no TLS connection ({text}): name the authority of the server's certificate in "
+            f"STACKSAGA_STORE_CA_FILE, and the host in STACKSAGA_STORE as the certificate does"
+        )
+    if "refuses SSL" in text:
+        return StoreRefused(
+            f"{name}: the server offers no TLS: switch it on there, or set STACKSAGA_STORE_TLS to False"
+        )
+    return StoreUnavailable(f"{name}: {text}: see that host and port are right and the server is up")
+
+
+def _open(connect: Callable[..., Any], timeout: float, **options: Any) -> Any:
+    socket = connected_socket(options["host"], options["port"], timeout)
+    try:
+        return connect(sock=socket, **options)
+    except BaseException:
+        socket.close()
+        raise
 
 
 def _code(error: Exception) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Table, delete, func, select, update
 from sqlalchemy.sql import ClauseElement
@@ -15,12 +15,13 @@ from stacksaga_flask.errors import SchemaMismatch, SchemaMissing
 from stacksaga_flask.store.contract import Grid, Scope
 from stacksaga_flask.store.sql import tables
 from stacksaga_flask.store.sql.backend import Backend, Cursor
+from stacksaga_flask.store.sql.pooled import Pool
 from stacksaga_flask.store.sql.rows import grid, grid_values
 from stacksaga_flask.store.sql.statements import Statements, statements_for
-from stacksaga_flask.store.sql.writer import connection_errors, explained
 
+T = TypeVar("T")
 REMEDY: Final = "run `flask stacksaga init-schema`"
-TIERS_ABOVE_POINTERS: Final = (tables.BUCKET, tables.INSTANCE, tables.WINDOW, tables.DAY)
+TIERS_ABOVE_POINTERS: Final = (tables.DAY, tables.WINDOW, tables.INSTANCE, tables.BUCKET)
 
 
 def ensure_tables(backend: Backend) -> None:
@@ -31,11 +32,14 @@ def ensure_tables(backend: Backend) -> None:
         StoreError: The database cannot be opened or written.
     """
     statements = statements_for(backend)
-    with _transaction(backend) as cursor:
+
+    def ensure(cursor: Cursor) -> None:
         if _tables(backend, cursor):
             _check(backend, statements, cursor)
         else:
             _migrate(backend, statements, cursor)
+
+    _in_a_transaction(backend, ensure)
 
 
 def require_tables(backend: Backend) -> None:
@@ -45,8 +49,7 @@ def require_tables(backend: Backend) -> None:
         SchemaMissing: Not all of them are, or they are of an older version.
         StoreError: The database cannot be opened or written.
     """
-    with _transaction(backend) as cursor:
-        _check(backend, statements_for(backend), cursor)
+    _in_a_transaction(backend, partial(_check, backend, statements_for(backend)))
 
 
 def upgrade(backend: Backend, scope: Scope, wanted: Grid) -> list[str]:
@@ -62,40 +65,34 @@ def upgrade(backend: Backend, scope: Scope, wanted: Grid) -> list[str]:
         SchemaMismatch: The scope was set up with another grid and has pointers; nothing was changed.
         StoreError: The database cannot be opened or written.
     """
-    statements = statements_for(backend)
-    with _transaction(backend) as cursor:
-        applied = _migrate(backend, statements, cursor)
-        values = {**scope._asdict(), **grid_values(wanted)}
-        insert, recorded = statements.insert_settings, statements.select_settings
-        cursor.execute(insert.sql, insert.order(values))
-        if cursor.rowcount == 1:
-            applied.append(f"settings of {'/'.join(scope)}")
-        cursor.execute(recorded.sql, recorded.order(values))
-        found = grid(cursor.fetchone())
-        if _spacing(found) != _spacing(wanted):
-            applied.append(_change_grid(backend, cursor, scope, found, wanted))
-        newer = statements.raise_schema_version
-        cursor.execute(newer.sql, newer.order(values))
+    return _in_a_transaction(backend, partial(_upgrade, backend, statements_for(backend), scope, wanted))
+
+
+def _upgrade(backend: Backend, statements: Statements, scope: Scope, wanted: Grid, cursor: Cursor) -> list[str]:
+    applied = _migrate(backend, statements, cursor)
+    values = {**scope._asdict(), **grid_values(wanted)}
+    insert, recorded = statements.insert_settings, statements.select_settings
+    cursor.execute(insert.sql, insert.order(values))
+    if cursor.rowcount == 1:
+        applied.append(f"settings of {'/'.join(scope)}")
+    cursor.execute(recorded.sql, recorded.order(values))
+    found = grid(cursor.fetchone())
+    if _spacing(found) != _spacing(wanted):
+        applied.append(_change_grid(backend, cursor, scope, found, wanted))
+    newer = statements.raise_schema_version
+    cursor.execute(newer.sql, newer.order(values))
     return applied
 
 
-@contextmanager
-def _transaction(backend: Backend) -> Iterator[Cursor]:
-    try:
-        with closing(backend.engine.raw_connection()) as connection:
-            cursor: Cursor = connection.cursor()
-            cursor.execute(backend.begin)
-            try:
-                if backend.setup_lock is not None:
-                    cursor.execute(backend.setup_lock)
-                yield cursor
-                cursor.execute("COMMIT")
-            except BaseException:
-                if backend.in_transaction(connection.driver_connection):
-                    cursor.execute("ROLLBACK")
-                raise
-    except connection_errors(backend) as error:
-        raise explained(backend.refusal, error) from error
+def _in_a_transaction(backend: Backend, work: Callable[[Cursor], T]) -> T:
+    """Do the work alone: of two processes that set up the schema, one waits."""
+
+    def alone(cursor: Cursor) -> T:
+        if backend.setup_lock is not None:
+            cursor.execute(backend.setup_lock)
+        return work(cursor)
+
+    return Pool(backend).run(alone, commits=True)
 
 
 def _tables(backend: Backend, cursor: Cursor) -> set[str]:
@@ -140,6 +137,10 @@ def _migrate(backend: Backend, statements: Statements, cursor: Cursor) -> list[s
 
 def _change_grid(backend: Backend, cursor: Cursor, scope: Scope, found: Grid, wanted: Grid) -> str:
     """Put another grid into place, and say so."""
+    if backend.table_lock is not None:
+        # In the order of a registration, so that neither waits for the other: no pointer comes after they are counted.
+        for table in (*TIERS_ABOVE_POINTERS, tables.POINTER):
+            cursor.execute(backend.table_lock.format(table.name))
     _execute(backend, cursor, select(func.count()).where(*_of(scope, tables.POINTER)))
     (pointers,) = cursor.fetchone()
     if pointers:

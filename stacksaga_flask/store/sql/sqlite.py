@@ -20,7 +20,7 @@ from stacksaga_flask.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from stacksaga_flask.store.sql.backend import Backend, Cursor
+from stacksaga_flask.store.sql.backend import Backend, Cursor, Failure
 
 # Microseconds, in whole milliseconds since that is what SQLite's clock counts. Older SQLites know no
 # unixepoch('subsec'); a Julian day is too coarse a float for anything finer.
@@ -55,8 +55,9 @@ def sqlite_backend(
         tables="SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
         driver_errors=(sqlite3.Error,),
         single_writer=True,
-        is_passing=lambda error: False,
+        failure=lambda error: Failure.REFUSED,
         setup_lock=None,
+        table_lock=None,
         is_contention=_is_locked,
         be_patient=partial(_be_patient, timeout),
         in_transaction=_in_transaction,

@@ -60,8 +60,9 @@ class Statements:
             .where(*_key(t.TRANSACTION), t.TRANSACTION.c.epoch == bindparam("expected_epoch"))
         )
         self.upsert_row = make(self._upsert(t.TRANSACTION, where=t.TRANSACTION.c.epoch == bindparam("expected_epoch")))
-        # Its count tells whether there is a row, which a SELECT's does not.
-        self.touch_row = make(update(t.TRANSACTION).values(epoch=t.TRANSACTION.c.epoch).where(*_key(t.TRANSACTION)))
+        # Its count tells whether there is a row, after any insert under way, for which a SELECT does not wait.
+        self.hold_row = make(self._hold(t.TRANSACTION))
+        self.drop_row = make(delete(t.TRANSACTION).where(*_key(t.TRANSACTION)))
         self.select_row = make(select(*_columns(t.TRANSACTION, TRANSACTION_COLUMNS)).where(*_key(t.TRANSACTION)))
         self.upsert_tryout = make(self._upsert(t.TRYOUT))
         self.select_tryouts = make(
@@ -92,6 +93,8 @@ class Statements:
             .where(*_key(t.MARKER), as_expected, alive)
         )
         self.delete_marker = make(delete(t.MARKER).where(*_key(t.MARKER), as_expected, alive))
+        self.hold_marker = make(self._hold(t.MARKER))
+        self.drop_marker = make(delete(t.MARKER).where(*_key(t.MARKER)))
         marker = select(*_columns(t.MARKER, ("step_id", "execution_state", "result")))
         self.select_marker = make(marker.where(*_key(t.MARKER), alive))
         self.select_markers = make(marker.where(*_key(t.MARKER, "step_id"), alive).order_by(t.MARKER.c.step_id))
@@ -142,6 +145,13 @@ class Statements:
         self.select_now = make(select(self._now))
         self.insert_migration = make(self._insert_or_ignore(t.MIGRATION, {"applied_at": self._now}))
         self.select_migrations = make(select(t.MIGRATION.c.version))
+
+    def _hold(self, table: Table) -> ClauseElement:
+        """Insert a key alone; it is to be deleted by the same transaction."""
+        keys: dict[str, Any] = {column.name: bindparam(column.name) for column in table.primary_key}
+        insert: Any = self._backend.insert(table)
+        statement: ClauseElement = insert.values(keys).on_conflict_do_nothing()
+        return statement
 
     def _insert_or_ignore(self, table: Table, computed: Mapping[str, Any] | None = None) -> ClauseElement:
         statement: ClauseElement = self._insert(table, computed).on_conflict_do_nothing()

@@ -1,4 +1,4 @@
-"""The SQL store: the contract over one database. Writes go through the group, reads through a pool."""
+"""The SQL store: the contract over one database. Reads go through a pool; writes too, or through the group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stacksaga_flask.store.sql.forking import HeldWriter
 from stacksaga_flask.store.sql.greenlets import GreenletGroup
 from stacksaga_flask.store.sql.group import Group
 from stacksaga_flask.store.sql.plan import Planner, carry_out
-from stacksaga_flask.store.sql.pooled import Pooled, on_a_connection
+from stacksaga_flask.store.sql.pooled import Pool, Pooled
 from stacksaga_flask.store.sql.statements import Statement, Statements, statements_for
 
 T = TypeVar("T")
@@ -49,7 +49,8 @@ class SqlStore:
         self._backend = backend
         self._statements = statements or statements_for(backend)
         self._planner = Planner(self._statements, scope)
-        self._writes = _writes(backend, time_source)
+        self._pool = Pool(backend)
+        self._writes = self._writing(time_source)
         self._calls = CallsUnderWay()
         self._closed = False
 
@@ -114,9 +115,18 @@ class SqlStore:
         return self._conditional(self._statements.delete_marker, values)
 
     def marker(self, transaction_id: UUID, step_id: str) -> Marker | None:
-        """One marker. It is read where conditional writes are made, so it comes after those under way."""
+        """One marker. The transaction writes its key first, and so waits for conditional writes under way."""
         values = {**self._marker_key(transaction_id), "step_id": step_id}
-        return self._submit(lambda cursor: self._read_marker(cursor, values))
+        hold, drop = self._statements.hold_marker, self._statements.drop_marker
+
+        def work(cursor: Cursor) -> Marker | None:
+            cursor.execute(hold.sql, hold.order(values))
+            if cursor.rowcount == 1:
+                cursor.execute(drop.sql, drop.order(values))
+                return None
+            return self._read_marker(cursor, values)
+
+        return self._submit(work)
 
     # -- reads -------------------------------------------------------------------------------------------------
 
@@ -190,6 +200,13 @@ class SqlStore:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
+    def _writing(self, time_source: TimeSource) -> Group | Pooled:
+        """How this process writes."""
+        if not self._backend.single_writer:
+            return Pooled(self._pool)
+        writer = HeldWriter(self._backend)
+        return GreenletGroup(writer, time_source) if threads_are_greenlets() else Group(writer)
+
     def _submit(self, work: Callable[[Cursor], T]) -> T:
         if self._closed:
             raise StoreUnavailable("this store was closed; nothing was written")
@@ -223,21 +240,13 @@ class SqlStore:
             return cursor.fetchall()
 
         with self._calls:
-            return on_a_connection(self._backend, read)
+            return self._pool.run(read)
 
     def _column(self, statement: Statement, **values: Any) -> Iterator[Any]:
         return (value for (value,) in self._select(statement, **values))
 
     def _marker_key(self, transaction_id: UUID) -> Values:
         return {**self._key, "transaction_id": str(transaction_id)}
-
-
-def _writes(backend: Backend, time_source: TimeSource) -> Group | Pooled:
-    """How this process writes."""
-    if not backend.single_writer:
-        return Pooled(backend)
-    writer = HeldWriter(backend)
-    return GreenletGroup(writer, time_source) if threads_are_greenlets() else Group(writer)
 
 
 def _microseconds(seconds: int | None) -> int | None:
