@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,17 +11,21 @@ from uuid import UUID
 
 import click
 
-from stacksaga_flask import Engine, StackSagaError, read_settings
+from stacksaga_flask import Engine, StackSagaError, SystemTime, read_settings
+from stacksaga_flask.config_values import without_password
 from stacksaga_flask.demo.driver import SABOTAGES, run_demo
 from stacksaga_flask.demo.processes import Interrupted, end_on_signals, undisturbed
 from stacksaga_flask.demo.screen import Screen, wants_colour
+from stacksaga_flask.store.opening import Setup, init_schema
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--store",
     metavar="URL",
-    help="The shop's event store, such as sqlite:///shop.db. By default a new SQLite file, removed at the end.",
+    help="The shop's event store, such as cassandra://127.0.0.1/demo?local_datacenter=datacenter1, "
+    "postgresql://127.0.0.1/demo or sqlite:///shop.db; what it lacks is set up. By default a new SQLite file, removed "
+    "at the end.",
 )
 @click.option("--keep", is_flag=True, help="Keep the event store and the services' logs, and print where they are.")
 @click.option("--no-color", is_flag=True, help="Print without colour, as NO_COLOR=1 does.")
@@ -34,14 +39,18 @@ def main(store: str | None, keep: bool, no_color: bool, sabotage: str | None) ->
     """
     if importlib.util.find_spec("gunicorn") is None:
         raise click.ClickException('the demo serves its shop with gunicorn: pip install "stacksaga-flask[demo]"')
+    service_name = "shop"
     if store is not None:
-        _check(store)
+        # On a server runs of the demo would meet, and the second one would find the first one's keys.
+        service_name = f"shop-{secrets.token_hex(4)}"
+        _prepare(store, service_name)
     end_on_signals()
     directory = Path(tempfile.mkdtemp(prefix="stacksaga-demo-"))
     try:
         right = run_demo(
             Screen(colour=wants_colour(refused=no_color)),
             store=store or f"sqlite:///{directory}/shop.db",
+            service_name=service_name,
             directory=directory,
             sabotage=sabotage,
         )
@@ -57,18 +66,23 @@ def main(store: str | None, keep: bool, no_color: bool, sabotage: str | None) ->
     raise SystemExit(0 if right else 1)
 
 
-def _check(store: str) -> None:
-    """Refuse a store that cannot be used, before any process is started."""
+def _prepare(store: str, service_name: str) -> None:
+    """Set up what a store lacks, and refuse one that cannot be used, before any process is started."""
     if store == "memory://":
         raise click.UsageError(
             "--store memory:// is gone with its process, and the shop has two: leave --store out for a new SQLite file"
         )
     try:
-        engine = Engine(read_settings({"STACKSAGA_STORE": store}, application_name="shop"))
+        settings = read_settings({"STACKSAGA_STORE": store}, application_name=service_name)
+        engine = Engine(settings)
+        if not settings.embedded:
+            setup = Setup(development=True, say=click.echo)
+            for applied in init_schema(settings, SystemTime(), setup):
+                click.echo(f"applied {applied}")
         engine.find(UUID(int=0))
         engine.close()
     except StackSagaError as error:
-        raise click.UsageError(f"--store {store}: {error}") from error
+        raise click.UsageError(f"--store {without_password(store)}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from stacksaga_flask.clock import SECOND
+from stacksaga_flask.config_values import without_password
 from stacksaga_flask.demo.checks import Happened, check_answers, check_effects, check_sums
 from stacksaga_flask.demo.client import Reply, Unanswered, ask
 from stacksaga_flask.demo.orders import BEHAVING, PAUSED, Placed, orders
@@ -31,12 +32,13 @@ SABOTAGES: dict[str, tuple[str, dict[str, Any]]] = {
 """Ways to break a participant, to see that the demo notices: whom to tell what."""
 
 
-def run_demo(screen: Screen, *, store: str, directory: Path, sabotage: str | None = None) -> bool:
+def run_demo(screen: Screen, *, store: str, service_name: str, directory: Path, sabotage: str | None = None) -> bool:
     """Run the demo and tell whether every order ended as it should.
 
     Args:
         screen: Where it is shown.
         store: URL of the shop's event store.
+        service_name: The shop's name in it.
         directory: Where the services' logs go.
         sabotage: One of `SABOTAGES`, or None.
 
@@ -46,7 +48,7 @@ def run_demo(screen: Screen, *, store: str, directory: Path, sabotage: str | Non
     reading, writing = os.pipe()
     try:
         with Services(directory) as services:
-            shop = Shop(screen, services, Timeline(reading, screen), store, writing)
+            shop = Shop(screen, services, Timeline(reading, screen), store, service_name, writing)
             if sabotage is not None:
                 shop.tell(*SABOTAGES[sabotage])
             try:
@@ -79,10 +81,19 @@ class Shop:
         services: Where its processes are started.
         timeline: Shows what the shop announces.
         store: URL of its event store.
+        service_name: Its name there.
         announcements: The pipe that it announces into.
     """
 
-    def __init__(self, screen: Screen, services: Services, timeline: Timeline, store: str, announcements: int) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        services: Services,
+        timeline: Timeline,
+        store: str,
+        service_name: str,
+        announcements: int,
+    ) -> None:
         self._screen = screen
         self._timeline = timeline
         self._token = f"demo-{secrets.token_hex(8)}"
@@ -95,6 +106,7 @@ class Shop:
             environment={
                 **addresses,
                 "SHOP_STACKSAGA_STORE": store,
+                "SHOP_STACKSAGA_SERVICE_NAME": service_name,
                 "SHOP_TIMELINE": str(announcements),
                 "SHOP_TOKEN": self._token,
                 # A user's own options for gunicorn are not for this one.
@@ -155,7 +167,7 @@ class Shop:
         for service in (*self._participants.values(), self._web):
             service.wait_until_it_answers()
             self._screen.line(f"  {service.name:<9} {service.url}  {_DESCRIPTIONS[service.name]}")
-        self._screen.line(f"  {'store':<9} {store}")
+        self._screen.line(f"  {'store':<9} {without_password(store)}")
         self._screen.line()
         self._screen.line("Each order is a transaction of the saga place-order: reserve, charge, ship (the pivot: the")
         self._screen.line("point of no return), confirm. Each step calls a service and is recorded. In the timelines:")

@@ -17,6 +17,8 @@ from flask.testing import FlaskClient
 from stacksaga_flask.demo.orders import orders
 from stacksaga_flask.demo.participants import Participant, Payments, Stock, create_app
 from stacksaga_flask.demo.screen import Screen, wants_colour
+from tests.services.cassandra.node import Node
+from tests.services.postgresql import PASSWORD, Server
 
 LONGEST = 60
 """Seconds that the demo may take on a busy machine."""
@@ -309,3 +311,33 @@ def test_an_unavailable_service_does_nothing_and_the_key_may_come_again() -> Non
     assert done(payments) == []
     payments.patch("/told", json={"unavailable": False})
     assert post(payments, "charge", "k1", amount="9.90")[0] == 200
+
+
+# -- other stores ----------------------------------------------------------------------------------------------
+
+
+def test_the_same_demo_runs_on_cassandra_by_one_option_again_and_again(
+    demo: Demo, cassandra: Node, cassandra_keyspace: str
+) -> None:
+    url = cassandra.url(cassandra_keyspace)
+    for _ in range(2):
+        ended = demo.run("--store", url)
+        assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+        assert ended.stdout.endswith("\nEvery order ended as it should.\n")
+        assert f"  store     {url}" in ended.stdout
+
+
+def test_the_same_demo_runs_on_postgresql_and_shows_no_password(demo: Demo, postgresql: Server) -> None:
+    ended = demo.run("--store", postgresql.url(postgresql.create_database()))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.endswith("\nEvery order ended as it should.\n")
+    assert "applied 0001_seed" in ended.stdout
+    assert PASSWORD.replace(" ", "%20") not in ended.stdout + ended.stderr
+
+
+def test_a_server_that_cannot_be_reached_is_told_before_anything_is_started(demo: Demo) -> None:
+    ended = demo.run("--store", "postgresql://me:secret@127.0.0.1:1/shop")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "see that host and port are right" in ended.stderr
+    assert "secret" not in ended.stderr
+    assert demo.running() == []
