@@ -22,6 +22,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _DURATION = re.compile(r"(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h|d|w))+")
 _KEYSPACE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 _PASSWORD = re.compile(r":.*@")
+_PASSWORD_OPTION = re.compile(r"(pass\w*=)[^&]*", re.IGNORECASE)
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -157,4 +158,4 @@ def told(microseconds: int) -> str:
 
 def without_password(url: str) -> str:
     """A store's URL as it may be shown."""
-    return _PASSWORD.sub(":***@", url)
+    return _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(":***@", url))

@@ -6,12 +6,13 @@ import importlib.util
 import secrets
 import shutil
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
 import click
 
-from stacksaga_flask import Engine, StackSagaError, SystemTime, read_settings
+from stacksaga_flask import ConfigurationError, Engine, StackSagaError, SystemTime, read_settings
 from stacksaga_flask.config_values import without_password
 from stacksaga_flask.demo.driver import SABOTAGES, run_demo
 from stacksaga_flask.demo.processes import Interrupted, end_on_signals, undisturbed
@@ -39,10 +40,9 @@ def main(store: str | None, keep: bool, no_color: bool, sabotage: str | None) ->
     """
     if importlib.util.find_spec("gunicorn") is None:
         raise click.ClickException('the demo serves its shop with gunicorn: pip install "stacksaga-flask[demo]"')
-    service_name = "shop"
+    # Runs that meet in one store would find each other's idempotency keys.
+    service_name = f"shop-{secrets.token_hex(4)}"
     if store is not None:
-        # On a server runs of the demo would meet, and the second one would find the first one's keys.
-        service_name = f"shop-{secrets.token_hex(4)}"
         _prepare(store, service_name)
     end_on_signals()
     directory = Path(tempfile.mkdtemp(prefix="stacksaga-demo-"))
@@ -74,15 +74,14 @@ def _prepare(store: str, service_name: str) -> None:
         )
     try:
         settings = read_settings({"STACKSAGA_STORE": store}, application_name=service_name)
-        engine = Engine(settings)
-        if not settings.embedded:
-            setup = Setup(development=True, say=click.echo)
-            for applied in init_schema(settings, SystemTime(), setup):
-                click.echo(f"applied {applied}")
-        engine.find(UUID(int=0))
-        engine.close()
-    except StackSagaError as error:
+        for applied in init_schema(settings, SystemTime(), Setup(development=True, say=click.echo)):
+            click.echo(f"applied {applied}")
+        with closing(Engine(settings)) as engine:
+            engine.find(UUID(int=0))
+    except ConfigurationError as error:
         raise click.UsageError(f"--store {without_password(store)}: {error}") from error
+    except StackSagaError as error:
+        raise click.ClickException(f"--store {without_password(store)}: {error}") from error
 
 
 if __name__ == "__main__":

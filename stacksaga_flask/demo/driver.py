@@ -114,7 +114,7 @@ class Shop:
             },
             pass_fds=(announcements,),
         )
-        self._introduce(store)
+        self._introduce(store, service_name)
 
     def place(self, number: int, placed: Placed) -> Happened:
         """Place an order and show what happens."""
@@ -163,11 +163,12 @@ class Shop:
         reply = ask(f"{self._web.url}/orders/{transaction_id}", headers=headers)
         return str(reply.body["status"]) if reply.status == 200 else f"status endpoint: {reply.status}"
 
-    def _introduce(self, store: str) -> None:
+    def _introduce(self, store: str, service_name: str) -> None:
         for service in (*self._participants.values(), self._web):
             service.wait_until_it_answers()
             self._screen.line(f"  {service.name:<9} {service.url}  {_DESCRIPTIONS[service.name]}")
         self._screen.line(f"  {'store':<9} {without_password(store)}")
+        self._screen.line(f"  {'':<9} the shop is its service {service_name}; every run has a name of its own")
         self._screen.line()
         self._screen.line("Each order is a transaction of the saga place-order: reserve, charge, ship (the pivot: the")
         self._screen.line("point of no return), confirm. Each step calls a service and is recorded. In the timelines:")

@@ -51,7 +51,9 @@ class StoreAddress:
         return f"{shown} as {self.username or 'nobody'}{' over TLS' if self.tls else ''}"
 
 
-def read_address(settings: Settings, *, default_port: int, options: frozenset[str], example: str) -> StoreAddress:
+def read_address(
+    settings: Settings, *, default_port: int, options: frozenset[str], example: str, warn: bool = False
+) -> StoreAddress:
     """Read the address of a server out of ``STACKSAGA_STORE`` and the settings of credentials and TLS.
 
     Args:
@@ -59,24 +61,30 @@ def read_address(settings: Settings, *, default_port: int, options: frozenset[st
         default_port: Of a host without one.
         options: What may stand after the question mark.
         example: A URL as it should be, for messages.
+        warn: Whether to warn of a password in the URL.
 
     Raises:
         ConfigurationError: The URL or a setting around it is not as it should be, or a file cannot be read.
     """
     shown = f"{KEY} is {without_password(settings.store)!r}"
     parts = urlsplit(settings.store)
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        raise ConfigurationError(
+            f"{KEY}: in a URL write the characters /, ?, #, @ and % of a password as %2F, %3F, %23, %40 and %25, or "
+            f"put it into STACKSAGA_STORE_PASSWORD"
+        )
     given, at, places = parts.netloc.rpartition("@")
     hosts = tuple(_host(place, default_port, shown, example) for place in places.split(","))
     found = dict(parse_qsl(parts.query, keep_blank_values=True))
     for option in found:
         if option not in options:
             known = ", ".join(sorted(options)) or "none"
-            raise ConfigurationError(f"{shown}: the option {option!r} is unknown (known: {known}): write {example}")
+            raise ConfigurationError(f"{KEY}: the option {option!r} is unknown (known: {known}): write {example}")
     name = unquote(parts.path.removeprefix("/"))
     if "/" in name or parts.fragment:
         raise ConfigurationError(f"{shown}: after the hosts comes one name and no more: write {example}")
     username, _, password = given.partition(":") if at else ("", "", "")
-    if password:
+    if password and warn:
         logger.warning(
             "%s holds a password, which configurations and process lists show to others: put it into "
             "STACKSAGA_STORE_PASSWORD or a file named by STACKSAGA_STORE_PASSWORD_FILE",

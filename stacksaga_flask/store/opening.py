@@ -108,4 +108,11 @@ def _adapter(settings: Settings) -> Adapter:
         raise ConfigurationError(
             f"STACKSAGA_STORE is {without_password(settings.store)!r}, which names no known store: use {EXAMPLES}"
         )
-    return cast(Adapter, import_module(_ADAPTERS[scheme]))
+    try:
+        return cast(Adapter, import_module(_ADAPTERS[scheme]))
+    except ModuleNotFoundError as error:
+        if error.name != "pg8000":
+            raise
+        raise ConfigurationError(
+            "STACKSAGA_STORE names PostgreSQL, whose driver is not installed: pip install 'stacksaga-flask[postgresql]'"
+        ) from error

@@ -18,7 +18,8 @@ from stacksaga_flask.demo.orders import orders
 from stacksaga_flask.demo.participants import Participant, Payments, Stock, create_app
 from stacksaga_flask.demo.screen import Screen, wants_colour
 from tests.services.cassandra.node import Node
-from tests.services.postgresql import PASSWORD, Server
+from tests.services.postgresql import PASSWORD, USERNAME, Server
+from tests.support.plain_cql import drop_keyspace
 
 LONGEST = 60
 """Seconds that the demo may take on a busy machine."""
@@ -212,17 +213,24 @@ def test_without_gunicorn_the_demo_says_what_to_install(demo: Demo) -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "says"),
+    ("store", "status", "says"),
     [
-        ("memory://", "is gone with its process, and the shop has two"),
-        ("oracle://shop", "oracle"),
-        ("sqlite:////no/such/directory/shop.db", "the directory /no/such/directory does not exist"),
+        ("memory://", 2, "is gone with its process, and the shop has two"),
+        ("oracle://shop", 2, "oracle"),
+        ("cassandra://127.0.0.1/shop", 2, "local_datacenter"),
+        ("sqlite:////no/such/directory/shop.db", 1, "the directory /no/such/directory does not exist"),
+        ("cassandra://127.0.0.1:1/shop?local_datacenter=dc1", 1, "see that the hosts and the port are right"),
+        ("postgresql://127.0.0.1:1/shop", 1, "see that host and port are right"),
     ],
 )
-def test_a_store_that_cannot_be_used_is_refused_before_anything_is_started(demo: Demo, store: str, says: str) -> None:
+def test_a_store_that_cannot_be_used_is_refused_before_anything_is_started(
+    demo: Demo, store: str, status: int, says: str
+) -> None:
     ended = demo.run("--store", store)
-    assert (ended.returncode, ended.stdout) == (2, "")
+    assert (ended.returncode, ended.stdout) == (status, "")
     assert says in ended.stderr
+    assert ended.stderr.count("Error: ") == 1
+    assert list(demo.directory.iterdir()) == []
 
 
 # -- colour ----------------------------------------------------------------------------------------------------
@@ -316,28 +324,55 @@ def test_an_unavailable_service_does_nothing_and_the_key_may_come_again() -> Non
 # -- other stores ----------------------------------------------------------------------------------------------
 
 
-def test_the_same_demo_runs_on_cassandra_by_one_option_again_and_again(
-    demo: Demo, cassandra: Node, cassandra_keyspace: str
-) -> None:
-    url = cassandra.url(cassandra_keyspace)
-    for _ in range(2):
-        ended = demo.run("--store", url)
+def test_the_demo_sets_up_a_keyspace_and_runs_on_it_again_and_again(demo: Demo, cassandra: Node) -> None:
+    keyspace = f"test_{uuid.uuid4().hex[:12]}"
+    try:
+        first, second = (demo.run("--store", cassandra.url(keyspace)) for _ in range(2))
+    finally:
+        drop_keyspace(cassandra, keyspace)
+    for ended in (first, second):
         assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
         assert ended.stdout.endswith("\nEvery order ended as it should.\n")
-        assert f"  store     {url}" in ended.stdout
+        assert f"  store     {cassandra.url(keyspace)}\n" in ended.stdout
+    assert f"creating keyspace {keyspace} " in first.stdout
+    assert f"keyspace {keyspace} is there already" in second.stdout
+    assert service_name(first.stdout) != service_name(second.stdout)
 
 
-def test_the_same_demo_runs_on_postgresql_and_shows_no_password(demo: Demo, postgresql: Server) -> None:
-    ended = demo.run("--store", postgresql.url(postgresql.create_database()))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+def test_the_demo_sets_up_a_database_and_logs_in_with_a_password_of_the_environment(
+    demo: Demo, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"postgresql://{USERNAME}@127.0.0.1:{postgresql.port}/{postgresql.create_database()}"
+    monkeypatch.setenv("STACKSAGA_STORE_PASSWORD", PASSWORD)
+    ended = demo.run("--store", url)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
     assert ended.stdout.endswith("\nEvery order ended as it should.\n")
-    assert "applied 0001_seed" in ended.stdout
-    assert PASSWORD.replace(" ", "%20") not in ended.stdout + ended.stderr
+    assert f"applied settings of default/default/{service_name(ended.stdout)}\n" in ended.stdout
 
 
-def test_a_server_that_cannot_be_reached_is_told_before_anything_is_started(demo: Demo) -> None:
-    ended = demo.run("--store", "postgresql://me:secret@127.0.0.1:1/shop")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "see that host and port are right" in ended.stderr
-    assert "secret" not in ended.stderr
-    assert demo.running() == []
+def test_a_password_in_the_url_is_neither_on_the_screen_nor_in_the_command_line_of_a_service(
+    demo: Demo, postgresql: Server
+) -> None:
+    url = postgresql.url(postgresql.create_database())
+    with demo.start("--store", url) as process:
+        assert process.stdout is not None
+        begin = []
+        for line in process.stdout:
+            begin.append(line)
+            if line.startswith("  store "):
+                break
+        services = [line for line in demo.running() if "stacksaga_flask.demo --store" not in line]
+        rest, err = process.communicate(timeout=LONGEST)
+    assert begin[-1] == f"  store     postgresql:***@127.0.0.1:{postgresql.port}/{url.rpartition('/')[2]}\n"
+    assert process.returncode == 0, rest + err
+    assert sum("-m gunicorn" in line for line in services) >= 2
+    assert sum("demo.participants" in line for line in services) == 3
+    for secret in (PASSWORD, PASSWORD.replace(" ", "%20")):
+        assert not [line for line in (*begin, *services, rest, err) if secret in line]
+
+
+def service_name(output: str) -> str:
+    """The service whose shop a run's output says it was."""
+    found = re.search(r"the shop is its service (shop-[0-9a-f]{8});", output)
+    assert found is not None
+    return found[1]

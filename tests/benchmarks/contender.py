@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import select
 import sys
 import threading
 import time
@@ -56,7 +57,7 @@ class Contender(Protocol):
 
     @property
     def commits(self) -> int:
-        """How many commits it has made."""
+        """How many commits it has made; none where a store has none."""
 
     def callers(self, number: int) -> AbstractContextManager[Sequence[Callable[[], None]]]:
         """So many callers. Each runs one saga whenever it is called, and is called by one thread."""
@@ -77,11 +78,17 @@ def serve(contender: Contender, start: int) -> None:
         for _ in range(WARM_UP):
             run()
     _answer(Memory(start=start, peak=peak_memory()))
-    for line in sys.stdin:
+    while line := _next_line():
         turn = msgspec.json.decode(line, type=Turn)
         with contender.callers(turn.callers) as callers:
             _answer(_take(contender, callers, turn.seconds))
         _answer(Memory(start=start, peak=peak_memory()))
+
+
+def _next_line() -> str:
+    # Reading alone would stop every greenlet, and a driver's signs of life with it.
+    select.select([sys.stdin], [], [])
+    return sys.stdin.readline()
 
 
 def _answer(answer: Measured | Memory) -> None:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stacksaga_flask import Engine
-from stacksaga_flask.store.sql.store import SqlStore
 from tests.benchmarks.contender import peak_memory, serve
 from tests.benchmarks.empty_saga import Order, engine_on, saga
 
@@ -22,14 +21,14 @@ from tests.benchmarks.empty_saga import Order, engine_on, saga
 class EngineContender:
     """Callers that share one engine."""
 
-    def __init__(self, engine: Engine, store: SqlStore) -> None:
+    def __init__(self, engine: Engine, commits: Callable[[], int]) -> None:
         self._engine = engine
-        self._store = store
+        self._commits = commits
 
     @property
     def commits(self) -> int:
         """How many commits the store has made."""
-        return self._store.commits
+        return self._commits()
 
     @contextmanager
     def callers(self, number: int) -> Iterator[Sequence[Callable[[], None]]]:
@@ -47,7 +46,7 @@ def main() -> None:
     workers, directory = sys.argv[1:]
     start = peak_memory()
     with engine_on(Path(directory) / f"{workers}.db") as (engine, store):
-        serve(EngineContender(engine, store), start)
+        serve(EngineContender(engine, lambda: store.commits), start)
 
 
 if __name__ == "__main__":

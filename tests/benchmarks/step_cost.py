@@ -27,7 +27,9 @@ Processes: TypeAlias = Mapping[str, ContenderProcess]
 
 
 @benchmark("step-cost")
-@click.option("--store", type=click.Choice(["sqlite"]), default="sqlite", show_default=True, help="The event store.")
+@click.option(
+    "--store", type=click.Choice(["sqlite", "cassandra"]), default="sqlite", show_default=True, help="The event store."
+)
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
@@ -38,9 +40,7 @@ Processes: TypeAlias = Mapping[str, ContenderProcess]
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
-    default=0.5,
-    show_default=True,
-    help="Length of one turn. A round has six: three contenders with 1 and with 16 callers.",
+    help="Length of one turn: 0.5 on SQLite, where a round has six, and 1 on Cassandra, where it has twelve.",
 )
 @click.option(
     "--directory",
@@ -48,13 +48,27 @@ Processes: TypeAlias = Mapping[str, ContenderProcess]
     help="Where to put the files, which are deleted afterwards: the disk counts. The system's temporary directory "
     "by default, which may be in memory.",
 )
-def step_cost(store: str, rounds: int, seconds: float, directory: Path | None) -> Report:
-    """Sagas of three empty steps a second, against raw sqlite3.
+def step_cost(store: str, rounds: int, seconds: float | None, directory: Path | None) -> Report:
+    """Sagas of three empty steps a second, against the raw driver.
 
-    Raw sqlite3 does the statements that the store was seen to execute for one saga, with the same commits (WAL,
-    synchronous=FULL). Both are run by 1 and by 16 callers, the engine on threads and on gevent. Commits are counted:
-    one caller must make n + 1 for n steps, or the exit code is 1.
+    The raw driver does the statements that the store was seen to execute for one saga.
+
+    SQLite: with the same commits (WAL, synchronous=FULL), by 1 and by 16 callers, the engine on threads and on gevent.
+    Commits are counted: one caller must make n + 1 for n steps, or the exit code is 1.
+
+    Cassandra: those that went out together do so again, by 1, 16 and 100 callers, both on threads and on gevent. The
+    server is the one of STACKSAGA_TEST_CASSANDRA (host:port), or of `python -m tests.services start`, or a new one.
+    Round trips are counted at the wire: there must be n + 2 for n steps, or the exit code is 1.
     """
+    if store == "cassandra":
+        # Its driver is no business of SQLite's contenders.
+        from tests.benchmarks.cassandra_step_cost import cassandra_step_cost
+
+        return cassandra_step_cost(rounds, seconds or 1.0, directory)
+    return _sqlite_step_cost(rounds, seconds or 0.5, directory)
+
+
+def _sqlite_step_cost(rounds: int, seconds: float, directory: Path | None) -> Report:
     with tempfile.TemporaryDirectory(prefix="step-cost-", dir=directory) as folder, _contenders(Path(folder)) as found:
         fsyncs = [_fsync_cost(Path(folder))]
         turns = []
@@ -62,7 +76,7 @@ def step_cost(store: str, rounds: int, seconds: float, directory: Path | None) -
             turns.append(_round(found, seconds))
             fsyncs.append(_fsync_cost(Path(folder)))
         memory = {name: process.memory for name, process in found.items()}
-    return report(store, seconds, turns, memory, median(fsyncs))
+    return report("sqlite", seconds, turns, memory, median(fsyncs))
 
 
 @contextmanager

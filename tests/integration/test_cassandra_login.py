@@ -16,9 +16,10 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from stacksaga_flask import StoreRefused, StoreUnavailable
+from stacksaga_flask.store.opening import check_store
 from tests.services.cassandra.node import Node
 from tests.services.plugin import network, started
-from tests.support.opening import DEVELOPMENT, SHOP, init_url, open_url
+from tests.support.opening import DEVELOPMENT, SHOP, init_url, open_url, settings_of
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +89,7 @@ def test_the_right_login_over_tls_works(guarded: Guarded) -> None:
 def test_a_password_in_the_url_works_and_warns(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
     url = guarded.node.url("shop").replace("//", "//cassandra:cassandra@")
     settings = {"store_tls": True, "store_ca_file": guarded.ca_file}
+    check_store(settings_of(url, SHOP, **settings))
     with closing(open_url(url, SHOP, **settings)) as store:
         assert store.read_grid() is not None
     assert "STACKSAGA_STORE holds a password" in caplog.text

@@ -1,13 +1,9 @@
-"""What a death left behind, read with plain SQL: nothing of the library takes part."""
+"""What a death left behind: nothing of the library takes part in reading it."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import shutil
-import sqlite3
-import tempfile
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -95,20 +91,8 @@ def opens(date: str, window: int) -> int:
     return round(day.timestamp() + window * WINDOW_SECONDS) * 1_000_000
 
 
-def rows_of(database: Path, *tables: str) -> list[list[Record]]:
-    """Every record of each of the tables."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.row_factory = sqlite3.Row
-        return [[dict(record) for record in connection.execute(f"SELECT * FROM {table}")] for table in tables]
-
-
-def read_evidence(folder: Path) -> Evidence:
-    """Read what is in the folder, from a copy: whoever opens the database after a death also recovers its log."""
-    with tempfile.TemporaryDirectory() as copies:
-        for name in ("shop.db", "shop.db-wal"):
-            if (folder / name).exists():
-                shutil.copy(folder / name, copies)
-        tables = dict(zip(TABLES, rows_of(Path(copies) / "shop.db", *TABLES), strict=True))
+def effects_in(folder: Path) -> tuple[Effect, ...]:
+    """What the participants of a child did."""
     effects = folder / "effects.jsonl"
     lines = effects.read_text().splitlines() if effects.exists() else []
-    return Evidence(tables, tuple(Effect(**json.loads(line)) for line in lines))
+    return tuple(Effect(**json.loads(line)) for line in lines)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from stacksaga_flask.errors import OutcomeUnknown
 from stacksaga_flask.store.contract import (
     DirectoryStore,
     IndexStart,
@@ -26,6 +27,9 @@ OPERATIONS: Final = frozenset(
     if callable(value) and not name.startswith("_") and name not in ("close", "before_fork", "after_fork_in_parent")
 )
 """What the contract has that talks to the database."""
+
+
+WRITES: Final = frozenset({"apply", "insert_marker", "replace_marker", "delete_marker"})
 
 
 class Points:
@@ -61,15 +65,18 @@ class Points:
 
 
 class KillingStore:
-    """Wraps a store with points around every operation of the contract.
+    """Wraps a store with points around every operation of the contract, and may lose the answer to one write.
 
     Args:
         inner: The store.
         points: To reach before and after each operation.
         ahead: How many microseconds the process's clock was put forward, which the store's clock shares.
+        lose_at: The number of the write that is applied and whose answer is lost, from 0.
     """
 
-    def __init__(self, inner: Store, points: Points, ahead: Callable[[], int]) -> None:
+    def __init__(self, inner: Store, points: Points, ahead: Callable[[], int], *, lose_at: int | None = None) -> None:
+        self._lose_at = lose_at
+        self._writes = 0
         self._inner = inner
         self._points = points
         self._ahead = ahead
@@ -82,9 +89,16 @@ class KillingStore:
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._points.around(_written(args) if name == "apply" else name):
                 answer = inner(*args, **kwargs)
+                if name in WRITES:
+                    self._count_a_write()
                 return answer + self._ahead() if name == "now" else answer
 
         return call
+
+    def _count_a_write(self) -> None:
+        self._writes += 1
+        if self._writes - 1 == self._lose_at:
+            raise OutcomeUnknown("the answer was lost")
 
 
 def _written(operations: tuple[object, ...]) -> str:

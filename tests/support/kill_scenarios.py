@@ -7,7 +7,8 @@ from typing import Final
 
 from tests.support.kill_shop import Participant
 
-OPEN: Final = ("read_grid", "record_grid", "now")
+GRID: Final = "record_grid"
+OPEN: Final = ("read_grid", GRID, "now")
 START: Final = "watchdog + row PROCESSING"
 STEP: Final = "row PROCESSING"
 TURN: Final = "row REVERTING"
@@ -32,6 +33,7 @@ class Scenario:
         requests: How often the same request is made.
         left: Whether it is started and left to the daemon.
         each_statement: Kill before each SQL statement instead of around each operation.
+        takes_over: Whether its owner has to take it over itself. If there is no answer to that, its watchdog has it.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Scenario:
     requests: int = 1
     left: bool = False
     each_statement: bool = False
+    takes_over: bool = False
 
 
 _FORWARD = (*OPEN, START, "reserve", STEP, "charge", STEP, "ship", COMPLETED)
@@ -80,6 +83,7 @@ _FORWARDS = (
         {"charge": Participant.IS_VERY_SLOW},
         # Three windows, so that the clock is put forward by more than the minute after which it is compared again.
         {"restore_delay_windows": 3},
+        takes_over=True,
     ),
 )
 
@@ -221,3 +225,22 @@ _STARTS = (
 
 SCENARIOS: Final = (*_FORWARDS, *_BACKWARDS, *_PAUSES, *_STARTS)
 NAMED: Final = {scenario.name: scenario for scenario in SCENARIOS}
+
+
+def operations_on(scenario: Scenario, *, transactional: bool, embedded: bool) -> tuple[str, ...]:
+    """The scenario's operations on a store that may not write them together, or knows the grid already."""
+    operations = scenario.operations if embedded else tuple(each for each in scenario.operations if each != GRID)
+    if transactional:
+        return operations
+    # A start sends everything at once, and everything else registers first and deletes last (design, section 5).
+    start = next(n for n, each in enumerate(operations) if "watchdog" in each)
+    return tuple(part for n, each in enumerate(operations) for part in ([each] if n == start else _apart(each)))
+
+
+def _apart(operation: str) -> list[str]:
+    """A row apart from the registrations before it and from the delete behind it."""
+    parts = operation.split(" + ")
+    at = next((n for n, part in enumerate(parts) if part.startswith("row ")), None)
+    if at is None:
+        return [operation]
+    return [" + ".join(some) for some in (parts[:at], parts[at : at + 1], parts[at + 1 :]) if some]

@@ -13,16 +13,19 @@ import signal
 import sqlite3
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypedDict
 from uuid import UUID
 
 from stacksaga_flask import Engine, NotStarted, StartUnknown, SystemTime, read_settings
 from stacksaga_flask.store.contract import Store
+from stacksaga_flask.store.opening import open_store
 from stacksaga_flask.store.sql.setup import ensure_tables
 from stacksaga_flask.store.sql.sqlite import sqlite_backend
 from stacksaga_flask.store.sql.statements import statements_for
 from stacksaga_flask.store.sql.store import SqlStore
+from tests.support.kill_places import row_at
 from tests.support.kill_points import KillingConnection, KillingStore, Points
 from tests.support.kill_scenarios import NAMED, Scenario
 from tests.support.kill_shop import MovableTime, Order, Shop, place_order_saga
@@ -37,14 +40,22 @@ class Job(TypedDict):
 
     Attributes:
         scenario: Its name.
-        folder: Where the database lies and where the child leaves its files.
+        folder: Where the child leaves its files.
+        url: Of its store.
+        service: The name of its service.
+        settings: What differs from the defaults for this store.
         kill_at: The number of the point to die at, or None.
+        lose_at: The number of the write whose answer is lost, or None.
         find: Find this transaction instead of making the scenario's requests; empty finds none.
     """
 
     scenario: str
     folder: str
+    url: str
+    service: str
+    settings: dict[str, object]
     kill_at: int | None
+    lose_at: int | None
     find: str | None
 
 
@@ -68,15 +79,22 @@ class Child:
         self._job = job
         self._time = MovableTime()
         self._points = Points(self._folder / "points.txt", job["kill_at"])
-        self._saga = place_order_saga(Shop(self._folder, self._points, self._time, self._scenario.script))
+        self._saga = place_order_saga(
+            Shop(
+                self._folder,
+                self._points,
+                self._time,
+                self._scenario.script,
+                lambda: row_at(job["url"], job["service"]),
+            )
+        )
 
     def work(self) -> None:
         """Do the job, and leave the last answer in ``answer.json``."""
-        settings = {f"STACKSAGA_{name.upper()}": value for name, value in self._scenario.settings.items()}
+        given = {**self._job["settings"], **self._scenario.settings}
+        settings = {f"STACKSAGA_{name.upper()}": value for name, value in given.items()}
         engine = Engine(
-            read_settings(
-                {"STACKSAGA_STORE": f"sqlite:///{self._folder}/shop.db", **settings}, application_name="shop"
-            ),
+            read_settings({"STACKSAGA_STORE": self._job["url"], **settings}, application_name=self._job["service"]),
             sagas=[self._saga],
             open_store=lambda: self._open(engine),
             time_source=self._time,
@@ -87,15 +105,19 @@ class Child:
         self._points.close()
 
     def _open(self, engine: Engine) -> Store:
+        if self._scenario.each_statement:
+            return self._open_file(engine)
+        store = open_store(engine.settings, SystemTime())
+        return KillingStore(store, self._points, lambda: self._time.ahead, lose_at=self._job["lose_at"])
+
+    def _open_file(self, engine: Engine) -> Store:
         backend = sqlite_backend(self._folder / "shop.db", timeout=10.0, time_source=self._time, connect=self._connect)
         ensure_tables(backend)
-        store = SqlStore(backend, engine.scope, time_source=self._time)
-        return store if self._scenario.each_statement else KillingStore(store, self._points, lambda: self._time.ahead)
+        return SqlStore(backend, engine.scope, time_source=self._time)
 
     def _connect(self, *args: Any, **kwargs: Any) -> sqlite3.Connection:
         connection = sqlite3.connect(*args, factory=KillingConnection, **kwargs)
-        if self._scenario.each_statement:
-            connection.points = self._points
+        connection.points = self._points
         return connection
 
     def _requested(self, engine: Engine) -> dict[str, str]:
@@ -161,7 +183,9 @@ def carry_out(shifts: list[list[Job]]) -> list[End]:
 
 def main() -> None:
     """Serve until the input ends."""
-    # Compiled before the first fork, so that each child has the statements already. Nothing is opened for it.
+    # Imported and compiled before the first fork, so that each child has it already. Nothing is opened for it.
+    import_module("stacksaga_flask.store.cassandra.store")
+    import_module("stacksaga_flask.store.sql.opening_postgresql")
     statements_for(sqlite_backend(Path("unused"), timeout=1.0, time_source=SystemTime()))
     # A collection in a child would touch, and so copy, every page.
     gc.disable()

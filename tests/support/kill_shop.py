@@ -5,13 +5,14 @@ from __future__ import annotations
 import enum
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stacksaga_flask import Rejected, Retryable, Saga, StepContext, SystemTime
 from stacksaga_flask.clock import SECOND
-from tests.support.kill_evidence import opens, rows_of
+from tests.support.kill_evidence import Record, opens
 from tests.support.kill_points import Points
 
 
@@ -58,14 +59,23 @@ class Shop:
     """The participants of one order.
 
     Args:
-        folder: Where `effects.jsonl` is appended to, one line for each effect, and `shop.db` lies.
+        folder: Where `effects.jsonl` is appended to, one line for each effect.
         points: Around each call.
         time: The clock of whoever calls.
         script: What a participant does if it is not its work.
+        row: Reads the transaction's row, past the library.
     """
 
-    def __init__(self, folder: Path, points: Points, time: MovableTime, script: dict[str, Participant]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        points: Points,
+        time: MovableTime,
+        script: dict[str, Participant],
+        row: Callable[[], Record],
+    ) -> None:
         self._folder = folder
+        self._row = row
         self._points = points
         self._time = time
         self._script = script
@@ -105,7 +115,7 @@ class Shop:
             self._time.ahead += self._until_fence() + SECOND
 
     def _until_fence(self) -> int:
-        ((row,),) = rows_of(self._folder / "shop.db", "es_transaction")
+        row = self._row()
         return opens(row["restore_date"], row["restore_window"]) - SECOND - self._time.wall()
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stacksaga_flask.store.contract import Scope
-from tests.support.kill_evidence import Evidence, read_evidence
+from tests.support.kill_evidence import Evidence, effects_in
+from tests.support.kill_places import KillPlace
 from tests.support.kill_scenarios import Scenario
 from tests.support.kill_server import AT_ONCE, End, Job
-from tests.support.opening import open_url
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -60,13 +57,13 @@ class Death:
 class Killing:
     """Runs children in folders of their own, which are gone when it ends. Use it as a context manager."""
 
+    def __init__(self, place: KillPlace) -> None:
+        self.place = place
+
     def __enter__(self) -> Killing:
         # Not pytest's folder, which keeps the files of three runs.
         self._folder = Path(tempfile.mkdtemp(prefix="killing-"))
         self._used = 0
-        self._template = self._folder / "template.db"
-        scope = Scope("default", "default", "shop")
-        open_url(f"sqlite:///{self._template}", scope).close()
         self._server = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "tests.support.kill_server"],
             cwd=ROOT,
@@ -91,29 +88,62 @@ class Killing:
 
     def visit(self, scenario: Scenario, deaths: Sequence[Death]) -> list[Visit]:
         """Let fresh processes open what was left behind: make a keyed request again, or find the transaction."""
-        jobs = [_visiting(scenario, death) for death in deaths]
+        jobs = [self._visiting(scenario, death) for death in deaths]
         shares = [jobs[share::AT_ONCE] for share in range(AT_ONCE)]
         for end, share in zip(self._carried_out(shares), shares, strict=True):
             errors = [(Path(job["folder"]) / "errors.txt").read_text() for job in share]
             assert (end["signal"], end["code"]) == (0, 0), f"a fresh process ended with {end}: {errors}"
         return [
-            Visit(json.loads((death.folder / "answer.json").read_text()), read_evidence(death.folder))
+            Visit(json.loads((death.folder / "answer.json").read_text()), self.evidence(death.folder))
             for death in deaths
         ]
 
     def kill(self, scenario: Scenario, numbers: Sequence[int | None]) -> list[Death]:
         """Kill one process at each of these points; None lets one live."""
         folders = [self._new_folder() for _ in numbers]
-        jobs = [
-            Job(scenario=scenario.name, folder=str(folder), kill_at=number, find=None)
-            for folder, number in zip(folders, numbers, strict=True)
-        ]
+        return self._deaths(
+            folders,
+            [self._job(scenario, folder, kill_at=number) for folder, number in zip(folders, numbers, strict=True)],
+        )
+
+    def lose_everywhere(self, scenario: Scenario, writes: int) -> list[Death]:
+        """Let one process live for each write, whose answer is lost though it was applied."""
+        folders = [self._new_folder() for _ in range(writes)]
+        return self._deaths(
+            folders, [self._job(scenario, folder, lose_at=number) for number, folder in enumerate(folders)]
+        )
+
+    def evidence(self, folder: Path) -> Evidence:
+        """What is in the store and in the participants' file."""
+        return Evidence(self.place.tables(folder), effects_in(folder))
+
+    def _job(
+        self,
+        scenario: Scenario,
+        folder: Path,
+        *,
+        kill_at: int | None = None,
+        lose_at: int | None = None,
+        find: str | None = None,
+    ) -> Job:
+        return Job(
+            scenario=scenario.name,
+            folder=str(folder),
+            url=self.place.url(folder),
+            service=self.place.service(folder),
+            settings=self.place.settings,
+            kill_at=kill_at,
+            lose_at=lose_at,
+            find=find,
+        )
+
+    def _deaths(self, folders: Sequence[Path], jobs: Sequence[Job]) -> list[Death]:
         return [
             Death(
                 number=-1 if job["kill_at"] is None else job["kill_at"],
                 points=tuple((folder / "points.txt").read_text().splitlines()),
                 end=end,
-                evidence=read_evidence(folder),
+                evidence=self.evidence(folder),
                 folder=folder,
                 errors=(folder / "errors.txt").read_text(),
             )
@@ -132,17 +162,10 @@ class Killing:
         folder = self._folder / str(self._used)
         self._used += 1
         folder.mkdir()
-        shutil.copy(self._template, folder / "shop.db")
+        self.place.prepare(folder)
         return folder
 
-
-def _visiting(scenario: Scenario, death: Death) -> Job:
-    row = death.evidence.row
-    find = None if scenario.key else str(row["transaction_id"]) if row else ""
-    return Job(scenario=scenario.name, folder=str(death.folder), kill_at=None, find=find)
-
-
-def let_claims_expire(folder: Path, when: int) -> None:
-    """Let every claim expire at a time in microseconds since 1970, however long the test takes."""
-    with closing(sqlite3.connect(folder / "shop.db")) as connection, connection:
-        connection.execute("UPDATE es_execution_markers SET expires_at = ? WHERE step_id = '#claim'", [when])
+    def _visiting(self, scenario: Scenario, death: Death) -> Job:
+        row = death.evidence.row
+        find = None if scenario.key else str(row["transaction_id"]) if row else ""
+        return self._job(scenario, death.folder, find=find)

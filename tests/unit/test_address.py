@@ -28,6 +28,7 @@ def address(url: str = URL, environment: dict[str, str] | None = None, **others:
         default_port=9042,
         options=frozenset({"local_datacenter"}),
         example=EXAMPLE,
+        warn=True,
     )
 
 
@@ -62,6 +63,23 @@ def test_a_url_that_is_not_as_it_should_be_is_refused_with_an_example(url: str, 
         address(url)
     assert told in str(failure.value)
     assert EXAMPLE in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["cassandra://me:se/cret@a/shop", "cassandra://me:se?cret@a/shop", "cassandra://me:se#cret@a/shop"],
+)
+def test_a_password_that_is_not_encoded_is_refused_and_no_part_of_it_is_shown(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="%2F") as failure:
+        address(url)
+    assert not any(part in str(failure.value) for part in ("me:", "se/", "cret"))
+
+
+def test_a_password_given_as_an_option_is_refused_and_not_shown() -> None:
+    url = "cassandra://a/shop?password=secret"
+    with pytest.raises(ConfigurationError, match="the option 'password' is unknown") as failure:
+        address(url)
+    assert "secret" not in str(failure.value) + repr(settings(url))
 
 
 def test_a_password_in_the_url_works_and_warns_and_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:

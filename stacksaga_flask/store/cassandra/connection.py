@@ -160,6 +160,8 @@ def open_session(cluster: Cluster, place: Place) -> Session:
     except DRIVER_ERRORS as error:
         raise _not_connected(cluster, place, error) from error
     session.default_fetch_size = PAGE
+    # Every plain write has a timestamp of its own in its text (R13).
+    session.use_client_timestamp = False
     return session
 
 

@@ -12,7 +12,7 @@ from stacksaga_flask.store.opening import Setup
 
 def check(settings: Settings) -> None:
     """See `stacksaga_flask.store.opening.check_store`. Also refuses a process in which the driver would hang."""
-    read_place(settings)
+    read_place(settings, warn=True)
     refuse_mixed_threads()
 
 

@@ -32,13 +32,15 @@ class Place(NamedTuple):
     timeout: float
 
 
-def read_place(settings: Settings) -> Place:
-    """Read where the store is.
+def read_place(settings: Settings, *, warn: bool = False) -> Place:
+    """Read where the store is, and warn of a password in the URL if wanted.
 
     Raises:
         ConfigurationError: A part is missing or not as it should be.
     """
-    address = read_address(settings, default_port=9042, options=frozenset({"local_datacenter"}), example=EXAMPLE)
+    address = read_address(
+        settings, default_port=9042, options=frozenset({"local_datacenter"}), example=EXAMPLE, warn=warn
+    )
     if len({port for _, port in address.hosts}) > 1:
         raise ConfigurationError(
             f"STACKSAGA_STORE names {address}: the nodes of a cluster listen on one port; write {EXAMPLE}"

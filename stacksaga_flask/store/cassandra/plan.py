@@ -37,18 +37,18 @@ def _of(statements: Statements, scope: Scope, operation: Operation) -> Iterator[
         yield from _register(statements, scope, operation)
     elif isinstance(operation, DeletePointer):
         key = (*scope, *operation.path, operation.transaction_id)
-        yield statements.delete_pointer.bind((operation.timestamp, *key))
+        yield statements.delete_pointer((operation.timestamp, *key))
     elif isinstance(operation, IndexStart):
         yield _index_start(statements, scope, operation)
     elif isinstance(operation, DeleteTransaction):
-        yield statements.delete_row.bind((operation.timestamp, *scope, operation.transaction_id))
+        yield statements.delete_row((operation.timestamp, *scope, operation.transaction_id))
 
 
 def _write_transaction(statements: Statements, scope: Scope, operation: WriteTransaction) -> Statement:
     timestamp = operation.timestamp
     key: tuple[Any, ...] = (*scope, operation.row.transaction_id)
     values = transaction_values(operation.row, time=to_milliseconds, names=list)
-    row = statements.write_row.bind((*key, *values, timestamp))
+    row = statements.write_row((*key, *values, timestamp))
     others = list(_others(statements, key, operation, timestamp))
     if not others:
         return row
@@ -66,36 +66,36 @@ def _others(
 ) -> Iterator[Statement]:
     for tryout in operation.tryouts:
         values = tryout_values(tryout, time=to_milliseconds)
-        yield statements.write_tryout.bind((*key, *values, timestamp))
+        yield statements.write_tryout((*key, *values, timestamp))
     for marker in operation.markers:
-        yield statements.write_marker.bind((*key, marker.step_id, marker.execution_state, marker.result, timestamp))
+        yield statements.write_marker((*key, marker.step_id, marker.execution_state, marker.result, timestamp))
     if operation.delete_markers:
-        yield statements.delete_markers.bind((timestamp, *key))
+        yield statements.delete_markers((timestamp, *key))
     if operation.frozen is not None:
         frozen = operation.frozen
-        yield statements.write_frozen.bind((*key, to_milliseconds(frozen.frozen_at), frozen.reason, timestamp))
+        yield statements.write_frozen((*key, to_milliseconds(frozen.frozen_at), frozen.reason, timestamp))
     if operation.delete_frozen:
-        yield statements.delete_frozen.bind((timestamp, *key))
+        yield statements.delete_frozen((timestamp, *key))
 
 
 def _register(statements: Statements, scope: Scope, operation: Register) -> Iterator[Statement]:
     date, window, instance_id, bucket = operation.path
     timestamp, tiers = operation.timestamp, operation.tiers
     if 1 in tiers:
-        yield statements.write_day.bind((*scope, int(date[:4]), date, operation.day_timestamp))
+        yield statements.write_day((*scope, int(date[:4]), date, operation.day_timestamp))
     if 2 in tiers:
-        yield statements.write_window.bind((*scope, date, window, timestamp))
+        yield statements.write_window((*scope, date, window, timestamp))
     if 3 in tiers:
         instance = (operation.instance_token, instance_id)
-        yield statements.write_instance.bind((*scope, date, window, *instance, timestamp))
+        yield statements.write_instance((*scope, date, window, *instance, timestamp))
     if 4 in tiers:
-        yield statements.write_bucket.bind((*scope, date, window, instance_id, bucket, timestamp))
+        yield statements.write_bucket((*scope, date, window, instance_id, bucket, timestamp))
     if 5 in tiers:
-        yield statements.write_pointer.bind((*scope, *operation.path, operation.transaction_id, timestamp))
+        yield statements.write_pointer((*scope, *operation.path, operation.transaction_id, timestamp))
 
 
 def _index_start(statements: Statements, scope: Scope, operation: IndexStart) -> Statement:
-    return statements.write_start.bind(
+    return statements.write_start(
         (
             *scope,
             operation.date,

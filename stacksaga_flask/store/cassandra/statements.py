@@ -11,6 +11,7 @@ from typing import Final
 
 from cassandra.query import PreparedStatement
 
+from stacksaga_flask.store.cassandra.binding import Bind, binder
 from stacksaga_flask.store.columns import TRANSACTION_COLUMNS, TRYOUT_COLUMNS
 
 _SCOPE: Final = ("region", "cluster", "service_name")
@@ -49,7 +50,7 @@ def _times(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Statements:
-    """The statements of one keyspace, prepared. Values are bound in the order of the text.
+    """The statements of one keyspace, prepared; each binds values in the order of the text.
 
     Args:
         keyspace: The keyspace.
@@ -57,47 +58,47 @@ class Statements:
     """
 
     # -- the four tables of one transaction
-    write_row: PreparedStatement
-    delete_row: PreparedStatement
-    read_row: PreparedStatement
-    write_tryout: PreparedStatement
-    read_tryouts: PreparedStatement
-    write_frozen: PreparedStatement
-    delete_frozen: PreparedStatement
-    read_all_frozen: PreparedStatement
-    write_marker: PreparedStatement
-    delete_markers: PreparedStatement
-    read_markers: PreparedStatement
+    write_row: Bind
+    delete_row: Bind
+    read_row: Bind
+    write_tryout: Bind
+    read_tryouts: Bind
+    write_frozen: Bind
+    delete_frozen: Bind
+    read_all_frozen: Bind
+    write_marker: Bind
+    delete_markers: Bind
+    read_markers: Bind
     # -- conditional, and the read that resolves one
-    insert_marker: PreparedStatement
-    replace_marker: PreparedStatement
-    delete_marker: PreparedStatement
-    read_marker: PreparedStatement
-    insert_grid: PreparedStatement
-    replace_grid: PreparedStatement
-    read_grid: PreparedStatement
+    insert_marker: Bind
+    replace_marker: Bind
+    delete_marker: Bind
+    read_marker: Bind
+    insert_grid: Bind
+    replace_grid: Bind
+    read_grid: Bind
     # -- the directory
-    write_day: PreparedStatement
-    write_window: PreparedStatement
-    write_instance: PreparedStatement
-    write_bucket: PreparedStatement
-    write_pointer: PreparedStatement
-    delete_pointer: PreparedStatement
-    read_days: PreparedStatement
-    read_windows: PreparedStatement
-    read_instances: PreparedStatement
-    read_buckets: PreparedStatement
-    read_pointers: PreparedStatement
-    read_pointer: PreparedStatement
-    write_start: PreparedStatement
+    write_day: Bind
+    write_window: Bind
+    write_instance: Bind
+    write_bucket: Bind
+    write_pointer: Bind
+    delete_pointer: Bind
+    read_days: Bind
+    read_windows: Bind
+    read_instances: Bind
+    read_buckets: Bind
+    read_pointers: Bind
+    read_pointer: Bind
+    write_start: Bind
     # -- others
-    read_now: PreparedStatement
+    read_now: Bind
 
     def __init__(self, keyspace: str, prepare: Callable[[str], PreparedStatement]) -> None:
         for name, text in TEXTS.items():
             prepared = prepare(text.format(keyspace=keyspace))
             prepared.is_idempotent = name not in CONDITIONAL
-            setattr(self, name, prepared)
+            setattr(self, name, binder(prepared))
 
 
 CONDITIONAL: Final = frozenset({"insert_marker", "replace_marker", "delete_marker", "insert_grid", "replace_grid"})

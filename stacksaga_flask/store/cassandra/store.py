@@ -9,10 +9,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from cassandra.cluster import ResponseFuture, ResultSet
-from cassandra.query import PreparedStatement
 
 from stacksaga_flask.errors import OutcomeUnknown, StoreError, StoreRefused, StoreUnavailable
 from stacksaga_flask.store.calls import CallsUnderWay
+from stacksaga_flask.store.cassandra.binding import Bind
 from stacksaga_flask.store.cassandra.connection import (
     CONDITIONAL,
     DRIVER_ERRORS,
@@ -260,11 +260,9 @@ class CassandraStore:
     ) -> ResultSet:
         with self._calls:
             connected = self._connection()
-            statement: PreparedStatement = getattr(connected.statements, name)
+            bind: Bind = getattr(connected.statements, name)
             try:
-                return connected.session.execute(
-                    statement.bind(values), execution_profile=profile, paging_state=paging_state
-                )
+                return connected.session.execute(bind(values), execution_profile=profile, paging_state=paging_state)
             except DRIVER_ERRORS as error:
                 raise meaning(error, kind, where(self._place)) from error
 

@@ -20,7 +20,7 @@ EXAMPLE: Final = "postgresql://host:5432/database"
 
 def check(settings: Settings) -> None:
     """See `stacksaga_flask.store.opening.check_store`."""
-    _address(settings)
+    _address(settings, warn=True)
 
 
 def open_store(settings: Settings, time_source: TimeSource) -> Store:
@@ -57,8 +57,8 @@ def _backend(settings: Settings) -> Backend:
     )
 
 
-def _address(settings: Settings) -> StoreAddress:
-    address = read_address(settings, default_port=5432, options=frozenset(), example=EXAMPLE)
+def _address(settings: Settings, *, warn: bool = False) -> StoreAddress:
+    address = read_address(settings, default_port=5432, options=frozenset(), example=EXAMPLE, warn=warn)
     if len(address.hosts) > 1 or not address.name:
         raise ConfigurationError(f"STACKSAGA_STORE names {address} and the database {address.name!r}: write {EXAMPLE}")
     return address
