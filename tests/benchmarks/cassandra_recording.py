@@ -10,7 +10,6 @@ from cassandra.query import BatchStatement, PreparedStatement
 from stacksaga_flask import Engine
 from stacksaga_flask.store.cassandra.connection import connect
 from stacksaga_flask.store.cassandra.place import read_place
-from stacksaga_flask.store.cassandra.statements import TEXTS
 from stacksaga_flask.store.cassandra.store import CassandraStore
 from tests.benchmarks.cassandra_replay import Recording, Request, Statement
 from tests.benchmarks.cassandra_server import SCOPE
@@ -56,7 +55,7 @@ def observe(node: Node, keyspace: str) -> Observed:
                 engine.run(saga, Order())
             proxy.delay(ANSWER_DELAY)
             proxy.reset()
-            prepared = {each.query_id: each for each in (getattr(connected.statements, name) for name in TEXTS)}
+            prepared = dict(connected.cluster._prepared_statements)
             recordings = [_record(engine, session, prepared) for _ in range(SAGAS)]
             counts = proxy.counts()
         finally:

@@ -90,7 +90,8 @@ class CassandraStore:
                 session.execute_async(statement, execution_profile=WRITE)
                 for statement in plan(connected.statements, self.scope, operations)
             ]
-            errors = [error for future in futures if (error := self._error_of(future)) is not None]
+            # The last one first: it is mostly answered last, and then nobody has to be waited for again.
+            errors = [error for future in reversed(futures) if (error := self._error_of(future)) is not None]
         if errors:
             raise _together(errors, len(futures))
 
