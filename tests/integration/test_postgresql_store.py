@@ -295,7 +295,7 @@ def test_a_table_or_column_that_went_away_is_named_by_reads_and_writes(database:
 
 
 def test_processes_that_set_up_at_once_wait_for_one_another(empty: Database) -> None:
-    together = threading.Barrier(6)
+    together = threading.Barrier(6, timeout=20)
 
     def init() -> list[str]:
         together.wait()
@@ -307,7 +307,7 @@ def test_processes_that_set_up_at_once_wait_for_one_another(empty: Database) -> 
 
 
 def test_of_two_grids_that_are_recorded_at_once_all_learn_the_same(database: Database) -> None:
-    together, scope = threading.Barrier(8), Scope("default", "default", "stock")
+    together, scope = threading.Barrier(8, timeout=20), Scope("default", "default", "stock")
 
     def record(window_interval: int) -> Grid:
         grid = Grid(schema_version=1, window_interval=window_interval, clock_skew_margin=1)
@@ -448,7 +448,7 @@ def test_a_deadlock_is_done_again_and_both_are_written(database: Database) -> No
 
 
 def test_starts_that_write_the_same_tiers_never_deadlock(database: Database) -> None:
-    wire, together = Wire(), threading.Barrier(8)
+    wire, together = Wire(), threading.Barrier(8, timeout=20)
     stores = [database.store(connect=wire.connect) for _ in range(2)]
 
     def start(number: int) -> None:
@@ -467,7 +467,7 @@ def test_starts_that_write_the_same_tiers_never_deadlock(database: Database) -> 
 
 
 def test_of_many_owners_of_one_epoch_one_takes_over_and_the_others_are_fenced(database: Database) -> None:
-    together, stores, started = threading.Barrier(8), [database.store() for _ in range(2)], row()
+    together, stores, started = threading.Barrier(8, timeout=20), [database.store() for _ in range(2)], row()
     stores[0].apply(first(started))
 
     def take_over(number: int) -> bool:
@@ -485,7 +485,7 @@ def test_of_many_owners_of_one_epoch_one_takes_over_and_the_others_are_fenced(da
 
 
 def test_of_many_who_claim_at_once_one_is_granted_and_all_know_whom(database: Database) -> None:
-    together, stores, key = threading.Barrier(8), [database.store() for _ in range(2)], uuid4()
+    together, stores, key = threading.Barrier(8, timeout=20), [database.store() for _ in range(2)], uuid4()
 
     def take(number: int) -> str:
         together.wait()
@@ -536,7 +536,7 @@ def test_the_deletion_of_a_row_waits_for_the_start_under_way(database: Database,
 
 
 def test_a_start_expects_no_row_even_of_one_under_way(database: Database) -> None:
-    store, started, together = database.store(), row(), threading.Barrier(4)
+    store, started, together = database.store(), row(), threading.Barrier(4, timeout=20)
 
     def start(number: int) -> bool:
         together.wait()
