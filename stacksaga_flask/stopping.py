@@ -15,13 +15,13 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import sys
 from types import FrameType
 from typing import Any, Final, NamedTuple
 from weakref import ReferenceType, ref
 
-from stacksaga_flask.clock import SECOND, Clock
+from stacksaga_flask.clock import SECOND, TimeSource
 from stacksaga_flask.engine.in_flight import InFlight
+from stacksaga_flask.threads import native
 
 _TO_ANSWER: Final = SECOND // 5
 """How long the answers to the last requests may take to be sent, in microseconds."""
@@ -31,7 +31,7 @@ class _Engine(NamedTuple):
     """What there is to know of an engine of this process; the grace is in microseconds."""
 
     in_flight: ReferenceType[InFlight]
-    clock: Clock
+    time_source: TimeSource
     grace: int
 
 
@@ -60,7 +60,8 @@ class _Sigterm:
             self._previous(number, frame)
         elif runs and not self._waited:
             self._waited = True
-            _start_native_thread(_come_back)
+            # Without the locks of `threading`, which the interrupted code may hold.
+            native("start_new_thread")(_come_back, ())
         else:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -70,7 +71,7 @@ def _come_back() -> None:
     """Wait for the runs, then send the signal again."""
     _park()
     if _engines:
-        _engines[0].clock.sleep(_TO_ANSWER)
+        _engines[0].time_source.sleep(_TO_ANSWER)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -80,14 +81,14 @@ def _park() -> None:
         in_flight = engine.in_flight()
         if in_flight is not None and in_flight.runs:
             in_flight.stop()
-            in_flight.drain(engine.clock, engine.grace)
+            in_flight.drain(engine.time_source, engine.grace)
 
 
-def watch(in_flight: InFlight, clock: Clock, grace: int) -> None:
+def watch(in_flight: InFlight, time_source: TimeSource, grace: int) -> None:
     """Tell these runs of SIGTERM, and wait so long for them, in microseconds, if the process ends with it."""
     global _engines
     living = [engine for engine in _engines if engine.in_flight() is not None]
-    _engines = (*living, _Engine(ref(in_flight), clock, grace))
+    _engines = (*living, _Engine(ref(in_flight), time_source, grace))
     stop_at_sigterm()
 
 
@@ -115,15 +116,3 @@ def stop_at_sigterm() -> bool:
     except ValueError:  # not the main thread
         return False
     return True
-
-
-def _start_native_thread(function: Any) -> None:
-    """A thread without the locks of `threading`, which the interrupted code may hold, and without greenlets."""
-    if "gevent.monkey" in sys.modules:
-        from gevent import monkey
-
-        monkey.get_original("_thread", "start_new_thread")(function, ())
-    else:
-        import _thread
-
-        _thread.start_new_thread(function, ())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from stacksaga_flask.clock import SECOND, Clock, SystemTime, TimeSource
+from stacksaga_flask.clock import SECOND, SystemTime, TimeSource
 from stacksaga_flask.config import Settings
 from stacksaga_flask.engine.execute import Surroundings, run_plainly
 from stacksaga_flask.engine.in_flight import InFlight
@@ -110,7 +110,6 @@ class Engine:
         self.surroundings = surroundings
         self.observer = observer or Observer()
         self._time_source = time_source or SystemTime()
-        self._clock = Clock(self._time_source, skew_margin=settings.clock_skew_margin)
         if open_store is None:
             check_store(settings)
         self._open_store = open_store or self._open_named_store
@@ -120,7 +119,7 @@ class Engine:
         for saga in sagas:
             self.register(saga)
         if settings.stop_at_sigterm:
-            watch(self._in_flight, self._clock, settings.shutdown_grace)
+            watch(self._in_flight, self._time_source, settings.shutdown_grace)
 
     @property
     def scope(self) -> Scope:
@@ -194,7 +193,7 @@ class Engine:
 
     def drain(self, timeout: float) -> bool:
         """Wait until no run is in flight in this process, at most so many seconds, and tell whether none is."""
-        return self._in_flight.drain(self._clock, round(timeout * SECOND))
+        return self._in_flight.drain(self._time_source, round(timeout * SECOND))
 
     def find(self, transaction_id: UUID) -> Transaction[Any] | None:
         """The transaction as recorded now, or None.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -21,6 +20,7 @@ from stacksaga_flask.saga.outcome import (
 )
 from stacksaga_flask.saga.step import Execution
 from stacksaga_flask.store.contract import ExecutionType, TransactionRow
+from stacksaga_flask.threads import threads_are_greenlets
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Executor:
         self._surroundings = surroundings
         self._step_budget = step_budget
         self._payload_limit = payload_limit
-        self.interrupts = _under_gevent()
+        self.interrupts = threads_are_greenlets()
         self.interruptions = _interruptions(self.interrupts)
 
     def budget(self, execution: Execution[Any]) -> int:
@@ -159,12 +159,6 @@ def _interruptions(gevent_too: bool) -> tuple[type[BaseException], ...]:
     import gevent
 
     return (SystemExit, KeyboardInterrupt, gevent.GreenletExit, gevent.Timeout)
-
-
-def _under_gevent() -> bool:
-    """Whether the process is monkey-patched by gevent, which is asked without importing it."""
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 def _interrupted(budget: int, call: Callable[[], Any]) -> Any:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stacksaga_flask.clock import SECOND, Clock
+from stacksaga_flask.clock import SECOND, TimeSource
 from stacksaga_flask.errors import NotStarted
 
 _LOOK_EVERY = SECOND // 50
@@ -39,18 +39,18 @@ class InFlight:
         """Let no step begin from now on. It only sets a flag, so a signal's handler may call it."""
         self._stopped_pid = os.getpid()
 
-    def drain(self, clock: Clock, timeout: int) -> bool:
+    def drain(self, time_source: TimeSource, timeout: int) -> bool:
         """Wait for the runs in flight, and tell whether they have all ended or are parked.
 
         Args:
-            clock: Whose time passes.
+            time_source: Whose time passes.
             timeout: Microseconds.
         """
-        deadline = clock.boot() + timeout
+        deadline = time_source.boot() + timeout
         while self.runs:
-            if clock.boot() >= deadline:
+            if time_source.boot() >= deadline:
                 return False
-            clock.sleep(_LOOK_EVERY)
+            time_source.sleep(_LOOK_EVERY)
         return True
 
     @contextmanager

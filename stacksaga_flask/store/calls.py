@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections import deque
 
 from stacksaga_flask.errors import StoreRefused
-
-
-def threads_are_greenlets() -> bool:
-    """Whether gevent has replaced threads."""
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 class CallsUnderWay:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.readme import ROOT, block_of, blocks, write_files
 
 SERVICES = """
@@ -63,8 +63,7 @@ def test_every_block_is_known_to_a_test_below() -> None:
 @contextmanager
 def flask_server(folder: Path, command: str) -> Iterator[str]:
     """Run the README's server on a free port, and yield its address once it answers."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [sys.executable, "-m", *command.split(), "--port", str(port)]
     with subprocess.Popen(arguments, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None

@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import uuid
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 import pg8000.dbapi
 
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 USERNAME, PASSWORD = "stacksaga", "secret of a test"
@@ -52,7 +52,7 @@ class Server:
     @classmethod
     def create(cls, folder: Path) -> Server:
         """Make a new cluster of databases, and start it."""
-        server = cls(folder, _free_port())
+        server = cls(folder, free_port())
         user = server._user()
         if user is not None:
             os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
@@ -155,9 +155,3 @@ class Server:
         if getpass.getuser() != "root" and os.geteuid() != 0:
             return None
         return next(user.pw_name for user in pwd.getpwall() if user.pw_name in ("postgres", "nobody"))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -106,8 +107,7 @@ class Server:
 @contextmanager
 def serving(server: str, folder: Path, environment: dict[str, str], *options: str) -> Iterator[Server]:
     """A server that answers; it is killed in the end if it still runs."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command(server, port, *options),

@@ -10,17 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from cassandra import ConsistencyLevel, DriverException, ProtocolVersion, Unauthorized
+from cassandra import AuthenticationFailed, ConsistencyLevel, DriverException, ProtocolVersion, Unauthorized
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.connection import ConnectionException
-from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, RetryPolicy, TokenAwarePolicy
+from cassandra.policies import (
+    DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
+    FallthroughRetryPolicy,
+    RetryPolicy,
+    TokenAwarePolicy,
+)
 from cassandra.protocol import ErrorMessage
 from cassandra.query import tuple_factory
 
 from stacksaga_flask.errors import StoreError, StoreRefused, StoreUnavailable
 from stacksaga_flask.store.address import logger
-from stacksaga_flask.store.cassandra.failures import Kind, describe, meaning
+from stacksaga_flask.store.cassandra.failures import Kind, describe, meaning, reasons
 from stacksaga_flask.store.cassandra.place import Place
 from stacksaga_flask.store.cassandra.reactor import connection_class
 from stacksaga_flask.store.cassandra.replication import check_replication
@@ -48,27 +54,7 @@ class Connected(NamedTuple):
     statements: Statements
 
 
-class NeverRetry(RetryPolicy):  # type: ignore[misc]
-    """Leave every failure to the caller, who knows what may be written again and with which timestamp (R13)."""
-
-    def on_read_timeout(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
-        """Rethrow."""
-        return self.RETHROW, None
-
-    def on_write_timeout(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
-        """Rethrow."""
-        return self.RETHROW, None
-
-    def on_unavailable(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
-        """Rethrow."""
-        return self.RETHROW, None
-
-    def on_request_error(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
-        """Rethrow."""
-        return self.RETHROW, None
-
-
-class ReadElsewhere(NeverRetry):
+class ReadElsewhere(FallthroughRetryPolicy):  # type: ignore[misc]
     """A read may be asked of another node, once, if one failed to answer it."""
 
     def on_request_error(self, *args: Any, **kwargs: Any) -> tuple[int, None]:
@@ -84,19 +70,13 @@ def connect(place: Place) -> Connected:
         StoreRefused: The login, the data centre, the replication or this process is not as it has to be.
         StoreUnavailable: No node could be reached; the message says what was tried and why each failed.
     """
-    with closed_on_error(open_cluster(place)) as cluster:
+    cluster = open_cluster(place)
+    try:
         session = open_session(cluster, place)
         check_replication(cluster.metadata, place)
-        _check_timeout(session, place)
         with told(Kind.READ, place):
+            _check_timeout(session, place)
             return Connected(cluster, session, Statements(place.keyspace, session.prepare))
-
-
-@contextmanager
-def closed_on_error(cluster: Cluster) -> Iterator[Cluster]:
-    """Shut the cluster's connections down if what follows fails."""
-    try:
-        yield cluster
     except BaseException:
         cluster.shutdown()
         raise
@@ -170,7 +150,10 @@ def _profiles(place: Place) -> dict[object, ExecutionProfile]:
     serial = ConsistencyLevel.LOCAL_SERIAL
     balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=place.local_datacenter))
 
-    def profile(consistency: int, retry: RetryPolicy) -> ExecutionProfile:
+    # Every failure is left to the caller, who knows what may be written again and with which timestamp (R13).
+    never = FallthroughRetryPolicy()
+
+    def profile(consistency: int, retry: RetryPolicy = never) -> ExecutionProfile:
         return ExecutionProfile(
             load_balancing_policy=balancing,
             retry_policy=retry,
@@ -181,12 +164,12 @@ def _profiles(place: Place) -> dict[object, ExecutionProfile]:
         )
 
     return {
-        EXEC_PROFILE_DEFAULT: profile(level, NeverRetry()),
+        EXEC_PROFILE_DEFAULT: profile(level),
         READ: profile(level, ReadElsewhere()),
-        WRITE: profile(level, NeverRetry()),
-        CONDITIONAL: profile(level, NeverRetry()),
+        WRITE: profile(level),
+        CONDITIONAL: profile(level),
         # A read at a serial level ends what a conditional write under way has begun, so it is not repeated either.
-        SERIAL_READ: profile(serial, NeverRetry()),
+        SERIAL_READ: profile(serial),
     }
 
 
@@ -198,7 +181,7 @@ def _not_connected(cluster: Cluster, place: Place, error: Exception) -> StoreErr
             f"{', '.join(sorted(known))}): put one of them into STACKSAGA_STORE as local_datacenter"
         )
     text = describe(error)
-    if "login was refused" in text or "requires authentication" in text or "AuthenticationFailed" in text:
+    if isinstance(error, NoHostAvailable) and any(isinstance(each, AuthenticationFailed) for each in reasons(error)):
         return StoreRefused(
             f"{where(place)}: {text}: set STACKSAGA_STORE_USERNAME and STACKSAGA_STORE_PASSWORD or "
             f"STACKSAGA_STORE_PASSWORD_FILE to a login of the cluster"
@@ -219,8 +202,6 @@ def _check_timeout(session: Session, place: Place) -> None:
     except Unauthorized as error:
         logger.info("the time-outs of the server cannot be compared with STACKSAGA_REQUEST_TIMEOUT: %s", error)
         return
-    except DRIVER_ERRORS as error:
-        raise meaning(error, Kind.READ, where(place)) from error
     for name, milliseconds in found:
         if place.timeout * 1000 <= int(milliseconds):
             raise StoreRefused(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Collection
 from typing import Final
 
 from cassandra import (
@@ -79,9 +80,7 @@ def _refused(error: Exception, told: str) -> StoreError:
 def describe(error: Exception) -> str:
     """One line on an error, with each node that was tried and why it failed."""
     if isinstance(error, NoHostAvailable):
-        # A list of nodes, not a dict of errors, if the driver's policy wants none of them.
-        tried = error.errors if isinstance(error.errors, dict) else {}
-        told = "; ".join(f"{_node(node)}: {describe(each)}" for node, each in tried.items())
+        told = "; ".join(f"{_node(node)}: {describe(each)}" for node, each in _tried(error).items())
         return f"no node could be used ({told or 'none is known to be up in the local data centre'})"
     if isinstance(error, OperationTimedOut):
         return "the request timed out here, after longer than the server waits itself"
@@ -91,6 +90,16 @@ def describe(error: Exception) -> str:
     if isinstance(error, AuthenticationFailed):
         return f"the login was refused ({text})"
     return text if isinstance(error, OSError) else f"{type(error).__name__.removesuffix('Message')}: {text}"
+
+
+def reasons(error: NoHostAvailable) -> Collection[Exception]:
+    """Why each node that was tried could not be used."""
+    return _tried(error).values()
+
+
+def _tried(error: NoHostAvailable) -> dict[object, Exception]:
+    # A list of nodes, not a dict of errors, if the driver's policy wants none of them.
+    return error.errors if isinstance(error.errors, dict) else {}
 
 
 def _node(node: object) -> str:

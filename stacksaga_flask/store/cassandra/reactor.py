@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from stacksaga_flask.errors import StoreRefused
-from stacksaga_flask.store.calls import threads_are_greenlets
+from stacksaga_flask.threads import threads_are_greenlets
 
 
 def connection_class() -> type[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from cassandra.metadata import Metadata
 
 from stacksaga_flask.errors import SchemaMissing, StoreRefused
@@ -19,9 +21,7 @@ def check_replication(metadata: Metadata, place: Place) -> None:
     keyspace = f"keyspace {place.keyspace} of Cassandra at {place.address}"
     if place.keyspace not in metadata.keyspaces:
         raise SchemaMissing(f"there is no {keyspace}: run `flask stacksaga init-schema`")
-    nodes: dict[str, int] = {}
-    for host in metadata.all_hosts():
-        nodes[host.datacenter] = nodes.get(host.datacenter, 0) + 1
+    nodes = nodes_by_datacenter(metadata)
     factors = _factors(metadata, place.keyspace, place.local_datacenter)
     local = factors.get(place.local_datacenter, 0)
     if not local:
@@ -29,10 +29,10 @@ def check_replication(metadata: Metadata, place: Place) -> None:
             f"{keyspace} has no replica in the data centre {place.local_datacenter!r} (it has {_told(factors)}), so "
             f"{place.consistency} cannot be reached there: name another local_datacenter, or ALTER KEYSPACE and repair"
         )
-    if local // 2 + 1 > nodes.get(place.local_datacenter, 0):
+    if local // 2 + 1 > nodes[place.local_datacenter]:
         raise StoreRefused(
             f"{keyspace} has {local} replicas in the data centre {place.local_datacenter!r}, of which a quorum is "
-            f"{local // 2 + 1}, and that has {nodes.get(place.local_datacenter, 0)} node(s): add nodes, or "
+            f"{local // 2 + 1}, and that has {nodes[place.local_datacenter]} node(s): add nodes, or "
             f"ALTER KEYSPACE"
         )
     if local < 3 and metadata.keyspaces[place.keyspace].replication_strategy.name != "SimpleStrategy":
@@ -40,6 +40,11 @@ def check_replication(metadata: Metadata, place: Place) -> None:
             "%s has %d replica(s) in %s: the loss of one node stops its sagas, and may lose them; production wants 3",
             *(keyspace, local, place.local_datacenter),
         )
+
+
+def nodes_by_datacenter(metadata: Metadata) -> Counter[str]:
+    """How many nodes each data centre has."""
+    return Counter(host.datacenter for host in metadata.all_hosts())
 
 
 def _factors(metadata: Metadata, keyspace: str, local_datacenter: str) -> dict[str, int]:

@@ -8,7 +8,6 @@ from stacksaga_schema import Migration, migrations
 from stacksaga_flask.directory.windows import recovery_years
 from stacksaga_flask.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
 from stacksaga_flask.store.cassandra.connection import (
-    closed_on_error,
     connect,
     open_cluster,
     open_session,
@@ -17,7 +16,7 @@ from stacksaga_flask.store.cassandra.connection import (
 )
 from stacksaga_flask.store.cassandra.failures import Kind
 from stacksaga_flask.store.cassandra.place import Place
-from stacksaga_flask.store.cassandra.replication import check_replication
+from stacksaga_flask.store.cassandra.replication import check_replication, nodes_by_datacenter
 from stacksaga_flask.store.cassandra.store import CassandraStore
 from stacksaga_flask.store.contract import Grid, Scope
 from stacksaga_flask.store.opening import Setup
@@ -35,7 +34,8 @@ def upgrade_keyspace(place: Place, setup: Setup) -> list[str]:
         ConfigurationError: The replication that is asked for cannot make a quorum; nothing was created.
         StoreError: The cluster cannot be used, or its nodes do not agree on the schema.
     """
-    with closed_on_error(open_cluster(place)) as cluster:
+    cluster = open_cluster(place)
+    try:
         session = open_session(cluster, place)
         with told(Kind.WRITE, place):
             applied = _create_keyspace(session, place, setup)
@@ -44,8 +44,9 @@ def upgrade_keyspace(place: Place, setup: Setup) -> list[str]:
             for migration in migrations("cql"):
                 if _apply(session, place, migration):
                     applied.append(migration.name)
-    cluster.shutdown()
-    return applied
+        return applied
+    finally:
+        cluster.shutdown()
 
 
 def record_grid(place: Place, scope: Scope, wanted: Grid, now: int) -> list[str]:
@@ -90,9 +91,7 @@ def _replication(cluster: Cluster, place: Place, setup: Setup) -> dict[str, str]
     if setup.development:
         return {"class": "SimpleStrategy", "replication_factor": "1"}
     factors = setup.replication or {place.local_datacenter: DEFAULT_FACTOR}
-    nodes: dict[str, int] = {}
-    for host in cluster.metadata.all_hosts():
-        nodes[host.datacenter] = nodes.get(host.datacenter, 0) + 1
+    nodes = nodes_by_datacenter(cluster.metadata)
     for datacenter, factor in factors.items():
         if datacenter not in nodes:
             raise ConfigurationError(

@@ -7,13 +7,12 @@ removes the log, and the child goes on committing into a log that nobody else wi
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
-from stacksaga_flask.store.calls import threads_are_greenlets
 from stacksaga_flask.store.sql.backend import Backend
 from stacksaga_flask.store.sql.writer import Unit, Writer
+from stacksaga_flask.threads import native
 
 
 class HeldWriter(Writer):
@@ -24,7 +23,7 @@ class HeldWriter(Writer):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
-        self._in_use = _native_lock()
+        self._in_use: Any = native("allocate_lock")()
 
     def run(self, calls: Sequence[Unit], *, patient: bool = True) -> bool:
         """As any writer's, once no fork is under way."""
@@ -41,11 +40,3 @@ class HeldWriter(Writer):
     def go_on(self) -> None:
         """Let others write."""
         self._in_use.release()
-
-
-def _native_lock() -> Any:
-    if not threads_are_greenlets():
-        return threading.Lock()
-    from gevent import monkey
-
-    return monkey.get_original("_thread", "allocate_lock")()

@@ -13,6 +13,7 @@ from typing import Any, Final
 from stacksaga_flask.clock import TimeSource
 from stacksaga_flask.store.sql.forking import HeldWriter
 from stacksaga_flask.store.sql.group import Call, Group
+from stacksaga_flask.threads import native
 
 ALONE: Final = 16
 """How many commits are made without company before a caller looks again whether others want to write.
@@ -28,12 +29,11 @@ class GreenletGroup(Group):
 
     def __init__(self, writer: HeldWriter, time_source: TimeSource) -> None:
         import gevent
-        import gevent.monkey
 
         super().__init__(writer)
         self._gevent: Final[Any] = gevent
         # Never held across a switch, and the hub itself, which must not switch, needs it too.
-        self._mutex = gevent.monkey.get_original("_thread", "allocate_lock")()
+        self._mutex = native("allocate_lock")()
         self._time_source = time_source
         self._took = 0
         self._alone = 0

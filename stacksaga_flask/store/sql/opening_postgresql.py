@@ -11,9 +11,9 @@ from stacksaga_flask.store.address import StoreAddress, read_address
 from stacksaga_flask.store.contract import Store
 from stacksaga_flask.store.opening import Setup
 from stacksaga_flask.store.sql.backend import Backend
+from stacksaga_flask.store.sql.opening import init_backend, open_backend
 from stacksaga_flask.store.sql.postgresql import postgresql_backend
-from stacksaga_flask.store.sql.setup import require_tables, upgrade
-from stacksaga_flask.store.sql.store import SqlStore
+from stacksaga_flask.store.sql.setup import require_tables
 
 EXAMPLE: Final = "postgresql://host:5432/database"
 
@@ -25,22 +25,12 @@ def check(settings: Settings) -> None:
 
 def open_store(settings: Settings, time_source: TimeSource) -> Store:
     """See `stacksaga_flask.store.opening.open_store`."""
-    backend = _backend(settings)
-    try:
-        require_tables(backend)
-        return SqlStore(backend, settings.scope, time_source=time_source)
-    except BaseException:
-        backend.engine.dispose()
-        raise
+    return open_backend(_backend(settings), settings, time_source, see_to_tables=require_tables)
 
 
 def init_schema(settings: Settings, time_source: TimeSource, setup: Setup) -> list[str]:
     """See `stacksaga_flask.store.opening.init_schema`."""
-    backend = _backend(settings)
-    try:
-        return upgrade(backend, settings.scope, settings.grid)
-    finally:
-        backend.engine.dispose()
+    return init_backend(_backend(settings), settings)
 
 
 def _backend(settings: Settings) -> Backend:

@@ -11,9 +11,9 @@ from stacksaga_flask.errors import ConfigurationError
 from stacksaga_flask.store.contract import Store
 from stacksaga_flask.store.opening import Setup
 from stacksaga_flask.store.sql.backend import Backend
-from stacksaga_flask.store.sql.setup import ensure_tables, upgrade
+from stacksaga_flask.store.sql.opening import init_backend, open_backend
+from stacksaga_flask.store.sql.setup import ensure_tables
 from stacksaga_flask.store.sql.sqlite import sqlite_backend
-from stacksaga_flask.store.sql.store import SqlStore
 
 SQLITE: Final = "sqlite:///"
 
@@ -25,22 +25,12 @@ def check(settings: Settings) -> None:
 
 def open_store(settings: Settings, time_source: TimeSource) -> Store:
     """See `stacksaga_flask.store.opening.open_store`."""
-    backend = _backend(settings, time_source)
-    try:
-        ensure_tables(backend)
-        return SqlStore(backend, settings.scope, time_source=time_source)
-    except BaseException:
-        backend.engine.dispose()
-        raise
+    return open_backend(_backend(settings, time_source), settings, time_source, see_to_tables=ensure_tables)
 
 
 def init_schema(settings: Settings, time_source: TimeSource, setup: Setup) -> list[str]:
     """See `stacksaga_flask.store.opening.init_schema`."""
-    backend = _backend(settings, time_source)
-    try:
-        return upgrade(backend, settings.scope, settings.grid)
-    finally:
-        backend.engine.dispose()
+    return init_backend(_backend(settings, time_source), settings)
 
 
 def _backend(settings: Settings, time_source: TimeSource) -> Backend:

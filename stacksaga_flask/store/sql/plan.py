@@ -54,18 +54,16 @@ class Planner:
         self._scope = scope._asdict()
 
     def plan(self, operations: tuple[Operation, ...]) -> list[Write]:
-        """The statements of all operations, in order."""
+        """The statements of all operations: the registrations first, then the others in order."""
         registrations = [operation for operation in operations if isinstance(operation, Register)]
         return [
             *self._registrations(registrations),
-            *(write for operation in operations for write in self._of(operation)),
+            *(write for other in operations if not isinstance(other, Register) for write in self._of(other)),
         ]
 
-    def _of(self, operation: Operation) -> Iterator[Write]:
+    def _of(self, operation: WriteTransaction | DeleteTransaction | DeletePointer | IndexStart) -> Iterator[Write]:
         if isinstance(operation, WriteTransaction):
             return self._write_transaction(operation)
-        if isinstance(operation, Register):
-            return iter(())
         if isinstance(operation, DeletePointer):
             return self._delete_pointer(operation)
         if isinstance(operation, IndexStart):

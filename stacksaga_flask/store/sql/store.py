@@ -9,7 +9,7 @@ from uuid import UUID
 
 from stacksaga_flask.clock import SECOND, TimeSource
 from stacksaga_flask.errors import StoreUnavailable
-from stacksaga_flask.store.calls import CallsUnderWay, threads_are_greenlets
+from stacksaga_flask.store.calls import CallsUnderWay
 from stacksaga_flask.store.columns import Values
 from stacksaga_flask.store.contract import (
     FrozenRow,
@@ -30,6 +30,7 @@ from stacksaga_flask.store.sql.group import Group
 from stacksaga_flask.store.sql.plan import Planner, carry_out
 from stacksaga_flask.store.sql.pooled import Pool, Pooled
 from stacksaga_flask.store.sql.statements import Statement, Statements, statements_for
+from stacksaga_flask.threads import threads_are_greenlets
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.services.cassandra.jars import jars
+from tests.support.waiting import wait_until
 
 HERE: Final = Path(__file__).parent
 PORT: Final = 9042
@@ -150,11 +151,7 @@ class Node:
     def _end(self, number: signal.Signals, longest: float) -> None:
         self._send(number)
         self.resume()
-        deadline = time.monotonic() + longest
-        while self.process_id() is not None:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"node {self.host} is still there {longest:g} s after {number.name}")
-            time.sleep(0.02)
+        wait_until(lambda: self.process_id() is None, longest)
 
     def _send(self, number: signal.Signals) -> None:
         pid = self.process_id()
