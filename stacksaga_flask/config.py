@@ -56,6 +56,11 @@ class Domain(Struct, frozen=True, kw_only=True):
     """How long a step lease of STRICT lasts, in microseconds."""
     transaction_lifetime: Annotated[int, duration(at_least=SECOND)] = _DAY
     """How old a transaction before its pivot may be when it is found, in microseconds; older ones are frozen (R12)."""
+    try_after_lifetime: Annotated[bool, boolean] = False
+    """Whether a transaction over its lifetime is tried once more when it is found; it is frozen if that fails (R12)."""
+    compensate_after_windows: Annotated[int, whole(at_least=0)] = 0
+    """After how many windows since the start a passing failure before the pivot is compensated instead of tried again;
+    0 for never."""
 
 
 class Settings(Domain, frozen=True, kw_only=True, dict=True):

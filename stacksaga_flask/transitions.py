@@ -120,13 +120,14 @@ class Plan:
             return Execution(self.step(progress.reverts[0]), ExecutionType.REVERT)
         raise ValueError(f"nothing is left to run in status {progress.status.value}")
 
-    def decide(self, progress: Progress, outcome: Outcome, *, attempts_left: bool) -> Decision:
+    def decide(self, progress: Progress, outcome: Outcome, *, attempts_left: bool, gives_up: bool = False) -> Decision:
         """What follows from the outcome of the next execution.
 
         Args:
             progress: As it was when the execution began.
             outcome: Of that execution.
             attempts_left: Whether this process may try again at once.
+            gives_up: Whether a passing failure before the pivot is compensated instead of tried again.
         """
         execution = self.next_execution(progress)
         if execution.execution_type is ExecutionType.REVERT:
@@ -138,7 +139,11 @@ class Plan:
         if execution.step.kind is StepKind.PIVOT:
             return self._after_failed_pivot(progress, execution.step, outcome, attempts_left)
         if isinstance(outcome, FailedForNow):
-            return _retry(progress, outcome, attempts_left)
+            if not gives_up:
+                return _retry(progress, outcome, attempts_left)
+            # What the attempts did is unknown, so the step is reverted too (C8).
+            reason = f"the step {execution.step.name!r} kept failing: {outcome.reason}"
+            return self._compensate(progress, reason, also=execution.step)
         if isinstance(outcome, WasRejected):
             also = execution.step if progress.possibly_done else None
             return self._compensate(progress, outcome.reason, also=also)
@@ -165,7 +170,7 @@ class Plan:
                 f"and its participant does not honour idempotency keys: find out at the participant whether the "
                 f"pivot was done, then restore or cancel the transaction"
             )
-            return Decision(Action.FREEZE, replace(progress, status=RunningStatus.FROZEN, reason=reason))
+            return freeze(progress, reason)
         # The answer belongs to the key, and so to every attempt under it (R8).
         decision = self._compensate(progress, outcome.reason, also=None)
         return decision._replace(note="an earlier attempt was unknown; this answer holds for it too (same key)")
@@ -200,13 +205,18 @@ class Plan:
                 f"the revert of {name!r} was rejected ({outcome.reason}), so the transaction is only partly "
                 f"compensated: undo {', '.join(progress.reverts)} by hand or mend the cause, then restore it"
             )
-            return Decision(Action.FREEZE, replace(progress, status=RunningStatus.FROZEN, reason=reason))
+            return freeze(progress, reason)
         return _retry(progress, outcome, attempts_left)
 
 
 def park(progress: Progress) -> Decision:
     """Leave a running transaction as it stands to a later try: the process is stopping."""
     return Decision(Action.PAUSE, replace(progress, status=_PAUSED[progress.status]))
+
+
+def freeze(progress: Progress, reason: str) -> Decision:
+    """Leave a running transaction to a person, who is told why."""
+    return Decision(Action.FREEZE, replace(progress, status=RunningStatus.FROZEN, reason=reason))
 
 
 _PAUSED = {

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from stacksaga_flask.directory.windows import Window, WindowGrid, start_of_date
 from stacksaga_flask.identity import token
-from stacksaga_flask.store.contract import DeletePointer, IndexStart, Path, Register, TransactionRow
+from stacksaga_flask.store.contract import DeletePointer, Drop, IndexStart, Path, Register, TransactionRow
 
 _ALL_TIERS = frozenset({1, 2, 3, 4, 5})
 _BUCKET_AND_POINTER = frozenset({4, 5})
@@ -93,6 +93,10 @@ class DirectoryWriter:
     def delete(self, path: Path, transaction_id: UUID) -> DeletePointer:
         """The operation that deletes a pointer."""
         return DeletePointer(path=path, transaction_id=transaction_id, timestamp=self.grid.delete_timestamp(path))
+
+    def drop(self, tier: int, path: Path) -> Drop:
+        """The operation that deletes one place of tiers 3 to 5 once its window was dispatched (R5)."""
+        return Drop(tier=tier, path=path, instance_token=token(path.instance_id), timestamp=self.grid.opens(path))
 
     def index_start(self, row: TransactionRow, *, keep_for: int) -> IndexStart:
         """The operation that lists the transaction by its time of start (design, section 3)."""

@@ -40,10 +40,12 @@ class ClaimAttempt(NamedTuple):
     Attributes:
         claim: The claim, if it was granted.
         holder_hash: Otherwise the start hash in the claim that stands in the way, if it has one.
+        from_dead: Whether it was taken from an instance that is known to be dead.
     """
 
     claim: Claim | None
     holder_hash: str | None = None
+    from_dead: bool = False
 
 
 class Claims:
@@ -64,13 +66,21 @@ class Claims:
         self._ttl = ttl
         self._lost = SECOND + 2 * skew_margin
 
-    def take(self, transaction_id: UUID, *, trust: int = 0, start_hash: str | None = None) -> ClaimAttempt:
+    def take(
+        self,
+        transaction_id: UUID,
+        *,
+        trust: int = 0,
+        start_hash: str | None = None,
+        dead_instance: str | None = None,
+    ) -> ClaimAttempt:
         """Try to claim the transaction.
 
         Args:
             transaction_id: The transaction.
             trust: For how many microseconds the claim must be trusted at least.
             start_hash: Of a keyed start.
+            dead_instance: An instance that is known to be dead (R18): its claim is taken by comparing its value.
 
         Raises:
             StoreError: Whether it was granted could not be found out. If it was, its time to live ends it.
@@ -84,7 +94,21 @@ class Claims:
             outcome = self._find_out(transaction_id, state)
         if outcome.applied:
             return ClaimAttempt(Claim(transaction_id, state, ttl, sent + ttl * SECOND - self._lost))
+        if outcome.current is not None and dead_instance is not None and _holder(outcome.current) == dead_instance:
+            return self._take_from(outcome.current, transaction_id, state, ttl)
         return ClaimAttempt(None, _hash_in(outcome.current))
+
+    def _take_from(self, current: Marker, transaction_id: UUID, state: str, ttl: int) -> ClaimAttempt:
+        marker, sent = Marker(step_id=CLAIM, execution_state=state), self._clock.now()
+        try:
+            outcome = self._store.replace_marker(
+                transaction_id, marker, expected_state=current.execution_state, ttl=ttl
+            )
+        except OutcomeUnknown:
+            outcome = self._find_out(transaction_id, state)
+        if not outcome.applied:
+            return ClaimAttempt(None, _hash_in(outcome.current))
+        return ClaimAttempt(Claim(transaction_id, state, ttl, sent + ttl * SECOND - self._lost), from_dead=True)
 
     def renew(self, claim: Claim, *, trust: int = 0) -> Claim | None:
         """Let the claim live on, or learn that it is gone. Repeating it does no harm.
@@ -118,6 +142,11 @@ class Claims:
         """What became of a conditional write that was not acknowledged, by holder id (R16)."""
         current = self._store.marker(transaction_id, CLAIM)
         return MarkerOutcome(current is not None and current.execution_state == state, current)
+
+
+def _holder(marker: Marker) -> str:
+    """The instance that holds the claim."""
+    return marker.execution_state.partition("/")[0]
 
 
 def _hash_in(marker: Marker | None) -> str | None:

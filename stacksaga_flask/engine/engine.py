@@ -13,6 +13,7 @@ from stacksaga_flask.engine.in_flight import InFlight
 from stacksaga_flask.engine.node import Node, Observer, open_node
 from stacksaga_flask.engine.owned import Owned
 from stacksaga_flask.engine.process import NodeOfProcess
+from stacksaga_flask.engine.reinvoke import Found, Reinvocation, reinvoke
 from stacksaga_flask.engine.run import run
 from stacksaga_flask.engine.start import Started, start, start_keyed, transaction_id_of
 from stacksaga_flask.engine.takeover import as_it_may_be_told, compare_clock
@@ -90,6 +91,7 @@ class Engine:
         time_source: The machine's clocks by default.
         surroundings: Where steps run.
         observer: Is told of what was recorded.
+        in_background: Whether results that the store did not take are recorded later by a thread of this process.
 
     Raises:
         ConfigurationError: The settings name no store, or not all that is needed to reach it.
@@ -105,6 +107,7 @@ class Engine:
         time_source: TimeSource | None = None,
         surroundings: Surroundings = run_plainly,
         observer: Observer | None = None,
+        in_background: bool = True,
     ) -> None:
         self.settings = settings
         self.surroundings = surroundings
@@ -112,6 +115,7 @@ class Engine:
         self._time_source = time_source or SystemTime()
         if open_store is None:
             check_store(settings)
+        self._in_background = in_background
         self._open_store = open_store or self._open_named_store
         self._sagas: dict[str, Saga[Any, Any]] = {}
         self._in_flight = InFlight()
@@ -184,6 +188,16 @@ class Engine:
             node, started = self._start(saga, payload, key, leave=True)
             return self._transaction(node, started.row, saga)
 
+    def reinvoke(self, transaction_id: UUID, found: Found) -> Reinvocation:
+        """Go on with a transaction that was found, as the daemon does; see `stacksaga_flask.engine.reinvoke`.
+
+        Raises:
+            NotStarted: This process is stopping.
+            StoreError, RightEnded, ClockSkew: It is not known how it stands; the pointer stays.
+        """
+        with self._in_flight.run():
+            return reinvoke(self.node(), self._sagas, transaction_id, found)
+
     def stop(self) -> None:
         """Let no step begin from now on in this process: runs in flight end the attempt they are in and are parked.
 
@@ -253,7 +267,13 @@ class Engine:
 
     def _open_node(self) -> Node:
         node = open_node(
-            self.settings, self._open_store, self._time_source, self.surroundings, self.observer, self._in_flight
+            self.settings,
+            self._open_store,
+            self._time_source,
+            self.surroundings,
+            self.observer,
+            self._in_flight,
+            in_background=self._in_background,
         )
         if self.settings.stop_at_sigterm:
             park_at_exit()

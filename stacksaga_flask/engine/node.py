@@ -15,6 +15,7 @@ from stacksaga_flask.directory.writer import DirectoryWriter
 from stacksaga_flask.engine.claims import Claims
 from stacksaga_flask.engine.execute import Executor, Surroundings
 from stacksaga_flask.engine.in_flight import InFlight
+from stacksaga_flask.engine.kept import Kept
 from stacksaga_flask.errors import SchemaMismatch, SchemaMissing
 from stacksaga_flask.identity import new_instance_id
 from stacksaga_flask.store.contract import RunningStatus, Store, TransactionRow, Tryout
@@ -65,6 +66,7 @@ class Node:
     executor: Executor
     observer: Observer
     in_flight: InFlight
+    kept: Kept
 
     @property
     def write_timeout(self) -> int:
@@ -99,6 +101,8 @@ def open_node(
     surroundings: Surroundings,
     observer: Observer,
     in_flight: InFlight,
+    *,
+    in_background: bool = True,
 ) -> Node:
     """Connect to the store, check the grid (R15) and take a new identity (R11).
 
@@ -125,6 +129,7 @@ def open_node(
         executor=Executor(clock, surroundings, step_budget=settings.step_budget, payload_limit=settings.payload_limit),
         observer=observer,
         in_flight=in_flight,
+        kept=Kept(in_background=in_background),
     )
 
 

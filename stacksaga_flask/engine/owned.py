@@ -64,6 +64,7 @@ class Owned:
         right: The right to write it.
         claim: The claim that the right rests on; None for the starter.
         sent: The row of the last batch that was handed to the store with a result.
+        last_try: Why a passing failure freezes it (R12); None if it is tried again later.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Owned:
         self.right = right
         self.claim = claim
         self.sent: TransactionRow | None = None
+        self.last_try: str | None = None
         # A claim of ours that may still be in the store, and then is in our own way unless it is used again. A keyed
         # start leaves its claim to the TTL.
         self._earlier_claim = start_claim
@@ -119,9 +121,8 @@ class Owned:
             self.node.claims.give_back(claim)
 
     def trust(self) -> int:
-        """How long a claim must be trusted, so that the longest step and the writes around it fit."""
-        longest = max(self.node.executor.budget(execution) for execution in self.saga.executions)
-        return longest + 2 * self.node.write_timeout
+        """How long a claim must be trusted, in microseconds."""
+        return longest_trust(self.node, self.saga)
 
     def repeated(self, call: Callable[[], T], errors: tuple[type[StoreError], ...] = HARMLESS_TO_REPEAT) -> T:
         """Call until it returns, as long as a view can wait for it; the right to write bounds it too (R6).
@@ -206,3 +207,9 @@ class Owned:
             retry=None,
             public_result=public_result,
         )
+
+
+def longest_trust(node: Node, saga: Saga[Any, Any]) -> int:
+    """How long a claim must be trusted, in microseconds, so that the longest step and the writes around it fit."""
+    longest = max(node.executor.budget(execution) for execution in saga.executions)
+    return longest + 2 * node.write_timeout

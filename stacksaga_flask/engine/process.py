@@ -58,6 +58,7 @@ class NodeOfProcess:
             if self._pid == os.getpid():
                 node, self._node, self._pid = self._node, None, None
                 if node is not None:
+                    node.kept.close()
                     node.store.close()
 
     def before_fork(self) -> None:

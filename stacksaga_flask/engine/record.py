@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stacksaga_flask.directory.writer import PointerKind
 from stacksaga_flask.engine.claims import Claim
 from stacksaga_flask.engine.node import logger
 from stacksaga_flask.engine.owned import HARMLESS_TO_REPEAT, Owned, Result
 from stacksaga_flask.engine.repeat import window_backoff
 from stacksaga_flask.engine.takeover import (
     apply_checked,
+    arm_pause,
     claimed_right,
-    compare_clock,
     confirm,
     drop_pointer,
+    frozen_row,
     take_over,
 )
 from stacksaga_flask.errors import Fenced, OutcomeUnknown, RightEnded, StoreUnavailable
-from stacksaga_flask.store.contract import FrozenRow, RunningStatus, StoredTransaction, TransactionRow
+from stacksaga_flask.store.contract import RunningStatus, StoredTransaction, TransactionRow
 from stacksaga_flask.transitions import Action
 
 
@@ -86,32 +86,20 @@ def _end(owned: Owned, row: TransactionRow, result: Result) -> None:
 def _pause(owned: Owned, result: Result) -> None:
     """Retry pointer ∥ a later watchdog if the present one does not lie after it → row naming both (R1, R3)."""
     node, old, transaction_id = owned.node, owned.row.watchdog, owned.row.transaction_id
-    compare_clock(node)
     domain = node.settings.domain(owned.row.saga_name)
     windows = domain.retry_delay_windows
     if result.backs_off:
         windows = window_backoff(result.decision.progress.attempt, domain.backoff_cap_windows)
-    now = node.clock.now()
-    window = node.grid.write_window(
-        now,
-        delay_windows=windows,
-        not_before=now + min(result.retry_after, domain.transaction_lifetime),
-        write_timeout=node.write_timeout,
+    pointers = arm_pause(
+        node, owned.row, delay_windows=windows, wait=min(result.retry_after, domain.transaction_lifetime)
     )
-    retry = node.writer.path(window, PointerKind.RETRY)
-    registrations = [node.writer.register(retry, transaction_id)]
-    watchdog = old
-    if old is None or node.grid.opens(old) <= node.grid.opens(retry):
-        later = node.grid.ahead(node.grid.opens(retry), domain.restore_delay_windows)
-        watchdog = node.writer.path(later, PointerKind.WATCHDOG)
-        registrations.append(node.writer.register(watchdog, transaction_id))
-    owned.right.shrink(node.grid.fence(retry))
-    row = replace(owned.after(result), retry=retry, watchdog=watchdog)
-    owned.in_order(tuple(registrations), lambda: owned.batch(row, result))
+    owned.right.shrink(node.grid.fence(pointers.retry))
+    row = replace(owned.after(result), retry=pointers.retry, watchdog=pointers.watchdog)
+    owned.in_order(pointers.registrations, lambda: owned.batch(row, result))
     owned.acknowledged(row, result)
     if owned.claim is None:
         owned.right.end()
-    if old is not None and old != watchdog:
+    if old is not None and old != pointers.watchdog:
         drop_pointer(node, old, transaction_id)
 
 
@@ -123,10 +111,7 @@ def _freeze(owned: Owned, result: Result) -> bool:
     claim, stored = held
     right = claimed_right(owned.node, claim, stored, above=owned.right.last_timestamp)
     row = replace(owned.after(result), epoch=stored.row.epoch + 1, status_before_freezing=owned.row.running_status)
-    frozen = FrozenRow(
-        transaction_id=row.transaction_id, frozen_at=row.updated_at, reason=row.reason or "no reason was given"
-    )
-    apply_checked(owned.node, right, owned.batch(row, result, right=right, frozen=frozen))
+    apply_checked(owned.node, right, owned.batch(row, result, right=right, frozen=frozen_row(row)))
     owned.acknowledged(row, result)
     owned.right = right
     return True

@@ -17,6 +17,7 @@ from stacksaga_flask.engine.node import Node, logger
 from stacksaga_flask.engine.ownership import Right
 from stacksaga_flask.errors import StoreError
 from stacksaga_flask.store.contract import (
+    FrozenRow,
     Operation,
     Path,
     Register,
@@ -41,7 +42,8 @@ def claimed_right(node: Node, claim: Claim, stored: StoredTransaction, *, above:
         node: This process.
         claim: The claim.
         stored: The row that was read.
-        above: The last timestamp that this process gave the transaction, if it wrote it before.
+        above: A timestamp that writes must be above: the last one that this process gave the transaction, or what the
+            pointer that was found or a death found by lock demands.
     """
     return Right(node.clock, ends_at=claim.trusted_until, above=max(above, stored.written_at))
 
@@ -73,11 +75,58 @@ def arm(node: Node, transaction_id: UUID, saga_name: str) -> tuple[Path, Registe
     return path, node.writer.register(path, transaction_id)
 
 
-def take_over(node: Node, claim: Claim, stored: StoredTransaction, *, above: int = 0) -> Taken:
+class PausePointers(NamedTuple):
+    """The pointers that a pause names, and the operations that register those which are new."""
+
+    retry: Path
+    watchdog: Path
+    registrations: tuple[Register, ...]
+
+
+def arm_pause(node: Node, row: TransactionRow, *, delay_windows: int, wait: int = 0) -> PausePointers:
+    """A retry pointer, and a later watchdog if the present one does not lie after it (R1, R3).
+
+    Args:
+        node: This process.
+        row: The transaction.
+        delay_windows: How many windows ahead, at least 1.
+        wait: Microseconds before which it must not be tried (`Retry-After`).
+
+    Raises:
+        ClockSkew, StoreError: See `compare_clock`.
+    """
+    compare_clock(node)
+    now = node.clock.now()
+    window = node.grid.write_window(
+        now, delay_windows=delay_windows, not_before=now + wait, write_timeout=node.write_timeout
+    )
+    retry, watchdog = node.writer.path(window, PointerKind.RETRY), row.watchdog
+    registrations = [node.writer.register(retry, row.transaction_id)]
+    if watchdog is None or node.grid.opens(watchdog) <= node.grid.opens(retry):
+        later = node.grid.ahead(node.grid.opens(retry), node.settings.domain(row.saga_name).restore_delay_windows)
+        watchdog = node.writer.path(later, PointerKind.WATCHDOG)
+        registrations.append(node.writer.register(watchdog, row.transaction_id))
+    return PausePointers(retry, watchdog, tuple(registrations))
+
+
+def take_over(
+    node: Node,
+    claim: Claim,
+    stored: StoredTransaction,
+    *,
+    above: int = 0,
+    resume: bool = False,
+    found: Path | None = None,
+) -> Taken:
     """Take over a running or paused transaction that was read under the claim (R6).
 
-    A running one is armed with a watchdog of our own first. A takeover from PROCESSING makes the next step possibly
-    done (R8). Arguments are those of `claimed_right`.
+    A running one is armed with a watchdog of our own first, unless it is at a later epoch than its starter's and the
+    sweep holds the pointer that it was found by. A takeover from PROCESSING makes the next step possibly done (R8).
+
+    Args:
+        node, claim, stored, above: Those of `claimed_right`.
+        resume: Let a paused transaction run.
+        found: The pointer that a sweep found it by, which stays until the outcome is durable.
 
     Raises:
         RightEnded: The claim is no longer trusted, or an acknowledgement came too late.
@@ -87,11 +136,12 @@ def take_over(node: Node, claim: Claim, stored: StoredTransaction, *, above: int
     right = claimed_right(node, claim, stored, above=above)
     registrations: tuple[Register, ...] = ()
     watchdog = row.watchdog
-    if row.running_status.running:
+    if row.running_status.running and (row.epoch == 0 or found is None):
         watchdog, registration = arm(node, row.transaction_id, row.saga_name)
         registrations = (registration,)
     taken = replace(
         row,
+        running_status=_RESUMED.get(row.running_status, row.running_status) if resume else row.running_status,
         epoch=row.epoch + 1,
         watchdog=watchdog,
         possibly_done=row.possibly_done or row.running_status is RunningStatus.PROCESSING,
@@ -106,9 +156,15 @@ def take_over(node: Node, claim: Claim, stored: StoredTransaction, *, above: int
     else:
         apply_checked(node, right, *registrations)
         apply_checked(node, right, write())
-    if row.watchdog is not None and row.watchdog != watchdog:
+    if row.watchdog is not None and row.watchdog not in (watchdog, found):
         drop_pointer(node, row.watchdog, row.transaction_id)
     return Taken(taken, right)
+
+
+_RESUMED = {
+    RunningStatus.PROCESS_PAUSED: RunningStatus.PROCESSING,
+    RunningStatus.REVERT_PAUSED: RunningStatus.REVERTING,
+}
 
 
 def drop_pointer(node: Node, path: Path, transaction_id: UUID) -> None:
@@ -155,7 +211,7 @@ _BEFORE_THE_END = {
 
 
 def confirm(node: Node, claim: Claim, stored: StoredTransaction, *, above: int = 0) -> None:
-    """Make a terminal status that was read count (R4): write it again, clean up, give the claim back.
+    """Make a terminal or frozen status that was read count (R4): write it again, clean up, give the claim back.
 
     Arguments are those of `claimed_right`.
 
@@ -163,11 +219,57 @@ def confirm(node: Node, claim: Claim, stored: StoredTransaction, *, above: int =
         RightEnded, StoreError: It could not be confirmed now.
     """
     row = stored.row
+    terminal = row.running_status.terminal
     right = claimed_right(node, claim, stored, above=above)
     write = WriteTransaction(
-        row=row, timestamp=right.timestamp(), expected_epoch=row.epoch, delete_markers=True, delete_frozen=True
+        row=row,
+        timestamp=right.timestamp(),
+        expected_epoch=row.epoch,
+        delete_markers=terminal,
+        delete_frozen=terminal,
+        frozen=None if terminal else frozen_row(row),
     )
     apply_checked(node, right, write)
-    if row.watchdog is not None:
+    if terminal and row.watchdog is not None:
         node.store.apply(node.writer.delete(row.watchdog, row.transaction_id))
     node.claims.give_back(claim)
+
+
+def frozen_row(row: TransactionRow) -> FrozenRow:
+    """What `es_frozen_transaction` says of a frozen transaction."""
+    return FrozenRow(
+        transaction_id=row.transaction_id, frozen_at=row.updated_at, reason=row.reason or "no reason was given"
+    )
+
+
+def freeze(node: Node, claim: Claim, stored: StoredTransaction, reason: str, *, above: int = 0) -> TransactionRow:
+    """Freeze a transaction that was read under the claim: one batch of row and frozen row → claim given back (R9).
+
+    Args:
+        node, claim, stored, above: Those of `claimed_right`.
+        reason: What happened, and what to do.
+
+    Returns:
+        The row as written.
+
+    Raises:
+        RightEnded, StoreError: It was not acknowledged.
+    """
+    row = stored.row
+    right = claimed_right(node, claim, stored, above=above)
+    frozen = replace(
+        row,
+        running_status=RunningStatus.FROZEN,
+        status_before_freezing=row.running_status,
+        epoch=row.epoch + 1,
+        possibly_done=row.possibly_done or row.running_status is RunningStatus.PROCESSING,
+        updated_at=node.clock.now(),
+        reason=f"{reason} (it was being compensated: {row.reason})" if row.reason else reason,
+    )
+    write = WriteTransaction(
+        row=frozen, timestamp=right.timestamp(), expected_epoch=row.epoch, frozen=frozen_row(frozen)
+    )
+    apply_checked(node, right, write)
+    node.recorded(row.running_status, frozen)
+    node.claims.give_back(claim)
+    return frozen

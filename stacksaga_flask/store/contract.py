@@ -23,6 +23,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
+LAST_WINDOW = 86_399
+"""No window of a day has a higher number."""
+
 
 class RunningStatus(str, enum.Enum):
     """States of a transaction (design, section 2)."""
@@ -252,7 +255,23 @@ class IndexStart(Struct, frozen=True, kw_only=True):
     """Seconds until the row may be forgotten."""
 
 
-Operation: TypeAlias = WriteTransaction | DeleteTransaction | Register | DeletePointer | IndexStart
+class Drop(Struct, frozen=True, kw_only=True):
+    """Delete what lies at one place of one tier of the directory (R5); absent is fine.
+
+    Of tier 5 that is the whole bucket, of the others one row. A store that fences by epoch deletes a row of tiers 1
+    to 4 only if nothing lies below it, and of tier 5 nothing: there pointers are deleted by the ids read (R13).
+    """
+
+    tier: int
+    path: Path
+    """The place; parts of it that lie below the tier are ignored."""
+    instance_token: int = 0
+    """Token of the path's instance, which is part of the key of tier 3."""
+    timestamp: int
+    """``open(w)`` for tiers 3 to 5, the wall clock for tiers 1 and 2 (R13). Ignored where epochs fence."""
+
+
+Operation: TypeAlias = WriteTransaction | DeleteTransaction | Register | DeletePointer | Drop | IndexStart
 
 
 class MarkerOutcome(NamedTuple):
@@ -311,8 +330,8 @@ class DirectoryStore(Protocol):
     def days(self, year: int) -> Iterator[str]:
         """Tier 1: dates of the year, rising."""
 
-    def windows(self, date: str) -> Iterator[int]:
-        """Tier 2: windows of the date, rising."""
+    def windows(self, date: str, *, minimum: int = 0, maximum: int = LAST_WINDOW) -> Iterator[int]:
+        """Tier 2: windows of the date from minimum to maximum, both included, rising."""
 
     def instances(self, date: str, window: int, *, minimum: int, maximum: int) -> Iterator[tuple[int, str]]:
         """Tier 3: tokens and instance ids whose token lies from minimum to maximum, both included, rising."""

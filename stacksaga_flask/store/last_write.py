@@ -13,6 +13,7 @@ from stacksaga_flask.clock import SECOND
 from stacksaga_flask.store.contract import (
     DeletePointer,
     DeleteTransaction,
+    Drop,
     FrozenRow,
     Grid,
     Marker,
@@ -119,6 +120,8 @@ class Tables:
         self.instances: defaultdict[tuple[str, int], dict[tuple[int, str], Slot[KeyOnly]]] = defaultdict(dict)
         self.buckets: defaultdict[tuple[str, int, str], dict[int, Slot[KeyOnly]]] = defaultdict(dict)
         self.pointers: defaultdict[Path, dict[UUID, Slot[KeyOnly]]] = defaultdict(dict)
+        self.dropped_at: dict[Path, int] = {}
+        """When a bucket was deleted whole: what was or will be written to it at or below that stays invisible."""
         self.grid: Grid | None = None
 
     def write(self, operation: WriteTransaction) -> None:
@@ -152,9 +155,27 @@ class Tables:
             put(self.instances[date, window], (operation.instance_token, instance_id), Slot(timestamp, PRESENT))
         if 4 in tiers:
             put(self.buckets[date, window, instance_id], bucket, Slot(timestamp, PRESENT))
-        if 5 in tiers:
+        if 5 in tiers and timestamp > self.dropped_at.get(path, -1):
             put(self.pointers[path], operation.transaction_id, Slot(timestamp, PRESENT))
 
     def delete_pointer(self, operation: DeletePointer) -> None:
         """Delete one row of tier 5."""
         put(self.pointers[operation.path], operation.transaction_id, Slot(operation.timestamp, None))
+
+    def drop(self, operation: Drop) -> None:
+        """Delete one row of tiers 1 to 4, or a bucket of tier 5 whole."""
+        (date, window, instance_id, bucket), timestamp = operation.path, operation.timestamp
+        tombstone: Slot[KeyOnly] = Slot(timestamp, None)
+        if operation.tier == 1:
+            put(self.days[int(date[:4])], date, tombstone)
+        elif operation.tier == 2:
+            put(self.windows[date], window, tombstone)
+        elif operation.tier == 3:
+            put(self.instances[date, window], (operation.instance_token, instance_id), tombstone)
+        elif operation.tier == 4:
+            put(self.buckets[date, window, instance_id], bucket, tombstone)
+        else:
+            self.dropped_at[operation.path] = max(timestamp, self.dropped_at.get(operation.path, -1))
+            slots = self.pointers[operation.path]
+            for pointer in [pointer for pointer, slot in slots.items() if slot.timestamp <= timestamp]:
+                del slots[pointer]

@@ -15,8 +15,10 @@ from uuid import UUID
 
 from stacksaga_flask.clock import TimeSource
 from stacksaga_flask.store.contract import (
+    LAST_WINDOW,
     DeletePointer,
     DeleteTransaction,
+    Drop,
     FrozenRow,
     Grid,
     Marker,
@@ -73,6 +75,8 @@ class MemoryStore:
                     self._tables.register(operation)
                 elif isinstance(operation, DeletePointer):
                     self._tables.delete_pointer(operation)
+                elif isinstance(operation, Drop):
+                    self._tables.drop(operation)
                 elif isinstance(operation, DeleteTransaction):
                     self._tables.delete(operation)
                 # An IndexStart leaves nothing behind, since nothing reads the index.
@@ -142,10 +146,11 @@ class MemoryStore:
         with self._lock:
             return iter(sorted(live(self._tables.days.get(year))))
 
-    def windows(self, date: str) -> Iterator[int]:
-        """Tier 2: windows of the date, rising."""
+    def windows(self, date: str, *, minimum: int = 0, maximum: int = LAST_WINDOW) -> Iterator[int]:
+        """Tier 2: windows of the date from minimum to maximum, both included, rising."""
         with self._lock:
-            return iter(sorted(live(self._tables.windows.get(date))))
+            windows = live(self._tables.windows.get(date))
+            return iter(sorted(window for window in windows if minimum <= window <= maximum))
 
     def instances(self, date: str, window: int, *, minimum: int, maximum: int) -> Iterator[tuple[int, str]]:
         """Tier 3: tokens and instance ids whose token lies from minimum to maximum, both included, rising."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from stacksaga_flask.clock import TimeSource
 from stacksaga_flask.store.contract import (
+    LAST_WINDOW,
     FrozenRow,
     Grid,
     Marker,
@@ -73,7 +74,7 @@ class DoesNothing(Faults):
     def days(self, year: int) -> Iterator[str]:
         return iter(())
 
-    def windows(self, date: str) -> Iterator[int]:
+    def windows(self, date: str, *, minimum: int = 0, maximum: int = LAST_WINDOW) -> Iterator[int]:
         return iter(())
 
     def instances(self, date: str, window: int, *, minimum: int, maximum: int) -> Iterator[tuple[int, str]]:

@@ -24,6 +24,12 @@ CAUGHT_BY = {
         "test_a_registration_of_one_tier_writes_that_tier_only",
         "test_instances_rise_by_token_and_id_and_are_those_of_the_window",
     },
+    "DropsByTheClock": {"test_what_was_pruned_can_be_put_back"},
+    "DropsNothing": {
+        "test_dropping_from_below_leaves_the_tiers_above",
+        "test_a_bucket_is_dropped_whole_only_where_timestamps_decide",
+    },
+    "DropsWhatIsNotEmpty": {"test_a_place_with_something_below_is_dropped_only_where_timestamps_decide"},
     "ForgetsAField": {"test_a_row_with_something_in_every_field_is_read_as_written"},
     "ForgetsTheFence": {"test_a_row_deleted_at_the_fence_hides_a_late_start_and_not_a_new_one"},
     "ForgetsTimesToLive": {"test_a_marker_is_gone_after_its_time_to_live_and_not_long_before"},
@@ -41,6 +47,7 @@ CAUGHT_BY = {
         "test_a_former_owner_is_fenced_or_loses_by_its_timestamp",
         "test_a_start_of_a_row_that_exists_is_fenced_or_wins_by_its_timestamp",
     },
+    "ReadsTheWholeDay": {"test_windows_are_read_from_one_to_another_both_included"},
     "RecordsTheLastGrid": {"test_a_grid_is_recorded_once"},
     "RenewsNothing": {
         "test_replacing_a_marker_with_itself_renews_it",

@@ -7,7 +7,15 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from stacksaga_flask.store.contract import DeleteTransaction, Expected, Operation, Path, WriteTransaction
+from stacksaga_flask.store.contract import (
+    DeletePointer,
+    DeleteTransaction,
+    Drop,
+    Expected,
+    Operation,
+    Path,
+    WriteTransaction,
+)
 from stacksaga_flask.store.sql.store import SqlStore
 
 
@@ -46,3 +54,14 @@ class SortsItsPointers(SqlStore):
 
     def pointers(self, path: Path) -> Iterator[UUID]:
         return iter(sorted(super().pointers(path)))
+
+
+class DropsWhatIsNotEmpty(SqlStore):
+    """Empties a bucket of whatever it holds by then, read or not, when its place is dropped."""
+
+    def apply(self, *operations: Operation) -> None:
+        for operation in operations:
+            if isinstance(operation, Drop) and operation.tier == 4:
+                path = operation.path
+                super().apply(*(DeletePointer(path=path, transaction_id=p, timestamp=0) for p in self.pointers(path)))
+        super().apply(*operations)

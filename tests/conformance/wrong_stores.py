@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from stacksaga_flask.clock import SystemTime
 from stacksaga_flask.errors import OutcomeUnknown, StoreUnavailable
 from stacksaga_flask.store.contract import (
+    LAST_WINDOW,
     DeletePointer,
     DeleteTransaction,
+    Drop,
     FrozenRow,
     Grid,
     Marker,
@@ -39,6 +41,27 @@ class DropsATier(FaultyMemoryStore):
         super().apply(
             *(replace(o, tiers=o.tiers - {3}) if isinstance(o, Register) else o for o in operations),
         )
+
+
+class DropsNothing(FaultyMemoryStore):
+    """Keeps every place of the directory for ever."""
+
+    def apply(self, *operations: Operation) -> None:
+        super().apply(*(o for o in operations if not isinstance(o, Drop)))
+
+
+class DropsByTheClock(FaultyMemoryStore):
+    """Stamps drops when they are sent, above whatever is written later."""
+
+    def apply(self, *operations: Operation) -> None:
+        super().apply(*(replace(o, timestamp=2**62) if isinstance(o, Drop) else o for o in operations))
+
+
+class ReadsTheWholeDay(FaultyMemoryStore):
+    """Reads every window of a date, whatever the range."""
+
+    def windows(self, date: str, *, minimum: int = 0, maximum: int = LAST_WINDOW) -> Iterator[int]:
+        return super().windows(date)
 
 
 class ForgetsTheFence(FaultyMemoryStore):
@@ -83,8 +106,8 @@ class ReturnsOnePage(FaultyMemoryStore):
     def days(self, year: int) -> Iterator[str]:
         return islice(super().days(year), PAGE)
 
-    def windows(self, date: str) -> Iterator[int]:
-        return islice(super().windows(date), PAGE)
+    def windows(self, date: str, *, minimum: int = 0, maximum: int = LAST_WINDOW) -> Iterator[int]:
+        return islice(super().windows(date, minimum=minimum, maximum=maximum), PAGE)
 
     def instances(self, date: str, window: int, *, minimum: int, maximum: int) -> Iterator[tuple[int, str]]:
         return islice(super().instances(date, window, minimum=minimum, maximum=maximum), PAGE)

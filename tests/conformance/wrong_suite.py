@@ -11,6 +11,7 @@ from stacksaga_flask.store.sql.store import SqlStore
 from stacksaga_flask.testing.conformance import (
     Conformance,
     DirectoryConformance,
+    DropConformance,
     FencingConformance,
     StoreConformance,
     StoreHarness,
@@ -27,6 +28,8 @@ DO_NOTHING: tuple[type[FaultyStore], ...] = (
 )
 WRONG: tuple[type[FaultyStore], ...] = (
     wrong_stores.DropsATier,
+    wrong_stores.DropsByTheClock,
+    wrong_stores.DropsNothing,
     wrong_stores.ForgetsAField,
     wrong_stores.ForgetsTheFence,
     wrong_stores.ForgetsTimesToLive,
@@ -34,6 +37,7 @@ WRONG: tuple[type[FaultyStore], ...] = (
     wrong_stores.LetsTheLaterDeletionWin,
     wrong_stores.LetsTheLaterWriteWin,
     wrong_stores.LooksBeforeItClaims,
+    wrong_stores.ReadsTheWholeDay,
     wrong_stores.RecordsTheLastGrid,
     wrong_stores.RenewsNothing,
     wrong_stores.ReplacesWhateverIsThere,
@@ -50,6 +54,7 @@ WRONG: tuple[type[FaultyStore], ...] = (
 WRONG_IN_SQLITE: dict[type[SqlStore], type[Conformance]] = {
     wrong_sqlite_stores.CommitsEachOperation: FencingConformance,
     wrong_sqlite_stores.DeletesNoRowAndFencesNone: FencingConformance,
+    wrong_sqlite_stores.DropsWhatIsNotEmpty: DropConformance,
     wrong_sqlite_stores.NeverFences: FencingConformance,
     wrong_sqlite_stores.SortsItsPointers: DirectoryConformance,
 }

@@ -47,6 +47,8 @@ def test_the_defaults_are_those_of_the_design() -> None:
         "write_protection_mode": ProtectionMode.RELAXED_WITH_DEDUP,
         "step_lease": 5 * SECOND,
         "transaction_lifetime": 86_400 * SECOND,
+        "try_after_lifetime": False,
+        "compensate_after_windows": 0,
         "window_interval": 60 * SECOND,
         "clock_skew_margin": SECOND,
         "seal_delay": 10 * SECOND,

@@ -12,6 +12,7 @@ from stacksaga_flask.store.columns import transaction_values, tryout_values
 from stacksaga_flask.store.contract import (
     DeletePointer,
     DeleteTransaction,
+    Drop,
     IndexStart,
     Operation,
     Register,
@@ -38,6 +39,8 @@ def _of(statements: Statements, scope: Scope, operation: Operation) -> Iterator[
     elif isinstance(operation, DeletePointer):
         key = (*scope, *operation.path, operation.transaction_id)
         yield statements.delete_pointer((operation.timestamp, *key))
+    elif isinstance(operation, Drop):
+        yield _drop(statements, scope, operation)
     elif isinstance(operation, IndexStart):
         yield _index_start(statements, scope, operation)
     elif isinstance(operation, DeleteTransaction):
@@ -92,6 +95,19 @@ def _register(statements: Statements, scope: Scope, operation: Register) -> Iter
         yield statements.write_bucket((*scope, date, window, instance_id, bucket, timestamp))
     if 5 in tiers:
         yield statements.write_pointer((*scope, *operation.path, operation.transaction_id, timestamp))
+
+
+def _drop(statements: Statements, scope: Scope, operation: Drop) -> Statement:
+    (date, window, instance_id, bucket), timestamp = operation.path, operation.timestamp
+    if operation.tier == 1:
+        return statements.drop_day((timestamp, *scope, int(date[:4]), date))
+    if operation.tier == 2:
+        return statements.drop_window((timestamp, *scope, date, window))
+    if operation.tier == 3:
+        return statements.drop_instance((timestamp, *scope, date, window, operation.instance_token, instance_id))
+    if operation.tier == 4:
+        return statements.drop_bucket((timestamp, *scope, date, window, instance_id, bucket))
+    return statements.drop_pointers((timestamp, *scope, *operation.path))
 
 
 def _index_start(statements: Statements, scope: Scope, operation: IndexStart) -> Statement:

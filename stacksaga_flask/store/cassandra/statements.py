@@ -84,6 +84,11 @@ class Statements:
     write_bucket: Bind
     write_pointer: Bind
     delete_pointer: Bind
+    drop_pointers: Bind
+    drop_bucket: Bind
+    drop_instance: Bind
+    drop_window: Bind
+    drop_day: Bind
     read_days: Bind
     read_windows: Bind
     read_instances: Bind
@@ -146,8 +151,16 @@ TEXTS: Final = {
     "write_bucket": _insert("es_buckets_by_instance", (*_TIER_4, "bucket_index")),
     "write_pointer": _insert("es_recovery_transactions_by_instance", (*_TIER_5, "transaction_id")),
     "delete_pointer": _delete("es_recovery_transactions_by_instance", (*_TIER_5, "transaction_id")),
+    "drop_pointers": _delete("es_recovery_transactions_by_instance", _TIER_5),
+    "drop_bucket": _delete("es_buckets_by_instance", (*_TIER_4, "bucket_index")),
+    "drop_instance": _delete("es_instances_by_recovery_window", (*_TIER_3, "instance_id_token", "instance_id")),
+    "drop_window": _delete("es_recovery_windows_by_day", (*_TIER_2, "minute_of_day")),
+    "drop_day": _delete("es_days_by_year", (*_TIER_1, "date_of_year")),
     "read_days": _select("es_days_by_year", ("date_of_year",), _TIER_1),
-    "read_windows": _select("es_recovery_windows_by_day", ("minute_of_day",), _TIER_2),
+    "read_windows": (
+        _select("es_recovery_windows_by_day", ("minute_of_day",), _TIER_2)
+        + " AND minute_of_day >= ? AND minute_of_day <= ?"
+    ),
     "read_instances": (
         _select("es_instances_by_recovery_window", ("instance_id_token", "instance_id"), _TIER_3)
         + " AND instance_id_token >= ? AND instance_id_token <= ?"

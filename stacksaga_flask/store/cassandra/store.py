@@ -28,6 +28,7 @@ from stacksaga_flask.store.cassandra.place import Place
 from stacksaga_flask.store.cassandra.plan import plan
 from stacksaga_flask.store.columns import transaction_row, tryout
 from stacksaga_flask.store.contract import (
+    LAST_WINDOW,
     FrozenRow,
     Grid,
     Marker,
@@ -169,9 +170,9 @@ class CassandraStore:
         """Tier 1: dates of the year, rising."""
         return self._column("read_days", (*self.scope, year))
 
-    def windows(self, date: str) -> Iterator[int]:
-        """Tier 2: windows of the date, rising."""
-        return self._column("read_windows", (*self.scope, date))
+    def windows(self, date: str, *, minimum: int = 0, maximum: int = LAST_WINDOW) -> Iterator[int]:
+        """Tier 2: windows of the date from minimum to maximum, both included, rising."""
+        return self._column("read_windows", (*self.scope, date, minimum, maximum))
 
     def instances(self, date: str, window: int, *, minimum: int, maximum: int) -> Iterator[tuple[int, str]]:
         """Tier 3: tokens and instance ids, both ends included, rising."""

@@ -11,6 +11,7 @@ from stacksaga_flask.store.columns import Values
 from stacksaga_flask.store.contract import (
     DeletePointer,
     DeleteTransaction,
+    Drop,
     Expected,
     IndexStart,
     Operation,
@@ -61,11 +62,15 @@ class Planner:
             *(write for other in operations if not isinstance(other, Register) for write in self._of(other)),
         ]
 
-    def _of(self, operation: WriteTransaction | DeleteTransaction | DeletePointer | IndexStart) -> Iterator[Write]:
+    def _of(
+        self, operation: WriteTransaction | DeleteTransaction | DeletePointer | Drop | IndexStart
+    ) -> Iterator[Write]:
         if isinstance(operation, WriteTransaction):
             return self._write_transaction(operation)
         if isinstance(operation, DeletePointer):
             return self._delete_pointer(operation)
+        if isinstance(operation, Drop):
+            return self._drop(operation)
         if isinstance(operation, IndexStart):
             return self._index_start(operation)
         return self._delete_transaction(operation)
@@ -135,6 +140,18 @@ class Planner:
     def _delete_pointer(self, operation: DeletePointer) -> Iterator[Write]:
         key = {**self._scope, **rows.path_values(operation.path), "transaction_id": str(operation.transaction_id)}
         yield _write(self._statements.delete_pointer, key)
+
+    def _drop(self, operation: Drop) -> Iterator[Write]:
+        statement = self._statements.drops.get(operation.tier)
+        if statement is not None:
+            path = operation.path
+            key = {
+                **self._scope,
+                **rows.path_values(path),
+                "instance_id_token": operation.instance_token,
+                "year": int(path.date[:4]),
+            }
+            yield _write(statement, key)
 
     def _index_start(self, operation: IndexStart) -> Iterator[Write]:
         values = {

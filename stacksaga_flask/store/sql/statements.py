@@ -107,8 +107,26 @@ class Statements:
         self.insert_bucket = make(self._insert_or_ignore(t.BUCKET))
         self.insert_pointer = make(self._insert_or_ignore(t.POINTER))
         self.delete_pointer = make(delete(t.POINTER).where(*_key(t.POINTER)))
+        # Tier by tier the row and what must not lie below it; of tier 5 pointers are deleted by the ids read (R13).
+        self.drops = {
+            tier: make(self._drop(table, below))
+            for tier, table, below in (
+                (1, t.DAY, t.WINDOW),
+                (2, t.WINDOW, t.INSTANCE),
+                (3, t.INSTANCE, t.BUCKET),
+                (4, t.BUCKET, t.POINTER),
+            )
+        }
         self.select_days = make(self._tier(t.DAY, "date_of_year"))
-        self.select_windows = make(self._tier(t.WINDOW, "minute_of_day"))
+        self.select_windows = make(
+            select(t.WINDOW.c.minute_of_day)
+            .where(
+                *_key(t.WINDOW, "minute_of_day"),
+                t.WINDOW.c.minute_of_day >= bindparam("minimum"),
+                t.WINDOW.c.minute_of_day <= bindparam("maximum"),
+            )
+            .order_by(t.WINDOW.c.minute_of_day)
+        )
         self.select_instances = make(
             select(t.INSTANCE.c.instance_id_token, t.INSTANCE.c.instance_id)
             .where(
@@ -172,6 +190,12 @@ class Statements:
         # Any: the two dialects' inserts share no type that has ON CONFLICT.
         values: dict[str, Any] = {column.name: bindparam(column.name) for column in table.columns}
         return self._backend.insert(table).values({**values, **(computed or {})})
+
+    def _drop(self, table: Table, below: Table) -> ClauseElement:
+        """Delete a row of a tier unless something lies below it."""
+        shared = [table.c[column.name] == column for column in below.primary_key if column.name in table.c]
+        lies_below = select(literal_column("1")).select_from(below).where(*shared).correlate(table).exists()
+        return delete(table).where(*_key(table), ~lies_below)
 
     def _tier(self, table: Table, name: str) -> ClauseElement:
         return select(table.c[name]).where(*_key(table, name)).order_by(table.c[name])

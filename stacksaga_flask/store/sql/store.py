@@ -12,6 +12,7 @@ from stacksaga_flask.errors import StoreUnavailable
 from stacksaga_flask.store.calls import CallsUnderWay
 from stacksaga_flask.store.columns import Values
 from stacksaga_flask.store.contract import (
+    LAST_WINDOW,
     FrozenRow,
     Grid,
     Marker,
@@ -159,9 +160,9 @@ class SqlStore:
         """Tier 1: dates of the year, rising."""
         return self._column(self._statements.select_days, year=year)
 
-    def windows(self, date: str) -> Iterator[int]:
-        """Tier 2: windows of the date, rising."""
-        return self._column(self._statements.select_windows, date_of_year=date)
+    def windows(self, date: str, *, minimum: int = 0, maximum: int = LAST_WINDOW) -> Iterator[int]:
+        """Tier 2: windows of the date from minimum to maximum, both included, rising."""
+        return self._column(self._statements.select_windows, date_of_year=date, minimum=minimum, maximum=maximum)
 
     def instances(self, date: str, window: int, *, minimum: int, maximum: int) -> Iterator[tuple[int, str]]:
         """Tier 3: tokens and instance ids, both ends included, rising."""

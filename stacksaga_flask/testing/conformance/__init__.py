@@ -23,6 +23,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in iter_
 
 from stacksaga_flask.testing.conformance.batches import BatchConformance  # noqa: E402
 from stacksaga_flask.testing.conformance.directory import DirectoryConformance  # noqa: E402
+from stacksaga_flask.testing.conformance.drops import DropConformance  # noqa: E402
 from stacksaga_flask.testing.conformance.fencing import FencingConformance  # noqa: E402
 from stacksaga_flask.testing.conformance.frozen import FrozenConformance  # noqa: E402
 from stacksaga_flask.testing.conformance.harness import Conformance, StoreHarness  # noqa: E402
@@ -37,6 +38,7 @@ __all__ = [
     "BatchConformance",
     "Conformance",
     "DirectoryConformance",
+    "DropConformance",
     "FencingConformance",
     "FrozenConformance",
     "LifetimeConformance",
@@ -61,6 +63,7 @@ class StoreConformance(
     MarkersInBatchesConformance,
     TierConformance,
     DirectoryConformance,
+    DropConformance,
     OutcomeConformance,
     SettingsConformance,
 ):
