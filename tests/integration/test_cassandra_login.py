@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import NoHostAvailable, Session
+from cassandra.pool import _HostReconnectionHandler
 from cryptography.hazmat.primitives import serialization
 
 from stacksaga_flask import StoreRefused, StoreUnavailable
+from stacksaga_flask.store.contract import Store
 from stacksaga_flask.store.opening import check_store
 from tests.services.cassandra.node import Node
 from tests.services.plugin import network, started
 from tests.support.opening import DEVELOPMENT, SHOP, init_url, open_url, settings_of
+from tests.support.plain_cql import plain_session
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +68,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     other.cert_pem.write_to_path(str(folder / "other.pem"))
     node = Node(run=folder / "node", network=network(2), authentication=True, tls=folder / "node.pem")
-    node.tls = folder / "node.pem"
     (folder / "node.pem").write_bytes(certificate(authority, node.host))
     started(node)
     found = Guarded(node, str(folder / "ca.pem"), str(folder / "other.pem"))
@@ -110,13 +116,6 @@ def test_a_certificate_of_another_authority_is_refused(guarded: Guarded) -> None
         open_url(guarded.node.url("shop"), SHOP, **{**guarded.right, "store_ca_file": guarded.other_ca_file}).close()
 
 
-def test_a_certificate_for_another_host_is_refused(guarded: Guarded) -> None:
-    # The same node, by a name that its certificate does not have.
-    url = guarded.node.url("shop").replace(guarded.node.host, "localhost")
-    with pytest.raises(StoreUnavailable):
-        open_url(url, SHOP, **guarded.right).close()
-
-
 def test_plain_text_to_a_node_that_speaks_tls_only_is_one_error(guarded: Guarded) -> None:
     settings = {**guarded.right, "store_tls": False}
     del settings["store_ca_file"]
@@ -148,3 +147,67 @@ def test_gevent_speaks_tls_with_a_login_from_the_environment(guarded: Guarded) -
         timeout=60,
     )
     assert (ran.stdout, ran.returncode) == ("None\n", 0), ran.stderr
+
+
+@contextmanager
+def administration(guarded: Guarded) -> Iterator[Session]:
+    """A session that may change logins."""
+    login = PlainTextAuthProvider("cassandra", "cassandra")
+    context = ssl.create_default_context(cafile=guarded.ca_file)
+    with plain_session(guarded.node, auth_provider=login, ssl_context=context) as session:
+        yield session
+
+
+def set_password(guarded: Guarded, password: str) -> None:
+    """Set the password of the login shop, which Cassandra allows once in five seconds."""
+
+    def is_set() -> bool:
+        try:
+            session.execute(f"ALTER ROLE shop WITH PASSWORD = '{password}'")
+        except NoHostAvailable as error:
+            if "can only be changed every" not in str(error):
+                raise
+            return False
+        return True
+
+    with administration(guarded) as session:
+        wait_until(is_set, 20, every=0.5)
+
+
+def test_a_store_goes_on_by_itself_although_the_driver_gave_up_when_a_node_that_was_back_refused_its_login(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    given_up = threading.Event()
+    told = _HostReconnectionHandler.on_exception
+
+    def watched(self: Any, error: Exception, delay: float) -> bool:
+        goes_on: bool = told(self, error, delay)
+        if not goes_on:
+            given_up.set()
+        return goes_on
+
+    monkeypatch.setattr(_HostReconnectionHandler, "on_exception", watched)
+    with administration(guarded) as session:
+        session.execute("CREATE ROLE shop WITH LOGIN = true AND SUPERUSER = true AND PASSWORD = 'right'")
+    login = {**guarded.right, "store_username": "shop", "store_password": "right"}
+    with closing(open_url(guarded.node.url("shop"), SHOP, **login)) as store:
+        assert store.now() > 0
+        set_password(guarded, "another")
+        guarded.node.kill()
+        wait_until(lambda: not usable(store), 30)
+        guarded.node.start()
+        # As a node does that does not see the replicas of its logins yet.
+        wait_until(lambda: not usable(store) and given_up.is_set(), 90)
+        wait_until(lambda: not usable(store) and "the login was refused" in caplog.text, 30)
+        set_password(guarded, "right")
+        wait_until(lambda: usable(store), 30)
+        assert "no node could be used for some seconds; connected anew" in caplog.text
+
+
+def usable(store: Store) -> bool:
+    """Whether the store answers; if not, it says that nothing was written."""
+    try:
+        store.now()
+    except StoreUnavailable:
+        return False
+    return True

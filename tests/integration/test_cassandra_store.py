@@ -14,7 +14,7 @@ from cassandra import ConsistencyLevel
 from cassandra.cluster import Session
 from cassandra.connection import DefaultEndPoint
 from cassandra.metadata import KeyspaceMetadata, Metadata
-from cassandra.policies import SimpleConvictionPolicy
+from cassandra.policies import RetryPolicy, SimpleConvictionPolicy
 from cassandra.pool import Host
 from cassandra.query import BatchStatement
 from flask import Flask
@@ -98,6 +98,11 @@ def refused(url: str, scope: Scope = SHOP, **settings: object) -> str:
     with pytest.raises(StoreRefused) as failure:
         open_url(url, scope, **settings).close()
     return str(failure.value)
+
+
+def this_year() -> int:
+    """The year in UTC."""
+    return datetime.datetime.fromtimestamp(SystemTime().wall() / SECOND, datetime.timezone.utc).year
 
 
 # -- where it is -------------------------------------------------------------------------------------------------
@@ -219,7 +224,7 @@ def test_another_grid_is_refused_and_taken_once_the_directory_is_empty(
     with pytest.raises(SchemaMismatch, match="window_interval is 300 here and 60 in the store"):
         engine.find(uuid4())
     with closing(open_url(url, scope)) as store:
-        year = datetime.datetime.fromtimestamp(SystemTime().wall() / SECOND, datetime.timezone.utc).year
+        year = this_year()
         date = f"{year}-06-01"
         store.apply(register(path=PATH._replace(date=date), transaction_id=uuid4(), tiers=TIERS))
     with pytest.raises(SchemaMismatch, match=f"its directory has 1 date.s., {date} first"):
@@ -253,7 +258,7 @@ def test_a_clock_beyond_the_margin_starts_nothing(cassandra: Node, cassandra_key
     with pytest.raises(ClockSkew):
         Engine(settings_of(url, scope), sagas=[saga], time_source=Ahead()).run(saga, {})
     with closing(open_url(url, scope)) as store:
-        assert list(store.days(2026)) == []
+        assert list(store.days(this_year())) == []
 
 
 # -- answers of a node -------------------------------------------------------------------------------------------
@@ -349,6 +354,73 @@ def test_a_read_that_fails_is_unavailable(opened: Open, proxy: CqlProxy, error: 
     proxy.rule("answer", error=error, times=5)
     with pytest.raises(StoreUnavailable):
         store.read(uuid4())
+
+
+# -- what no driver should raise ---------------------------------------------------------------------------------
+
+
+class NoAnswer(RetryPolicy):  # type: ignore[misc]
+    """Fails where the driver asks it, which the driver then gives to the caller as the outcome."""
+
+    def on_write_timeout(self, *args: Any, **kwargs: Any) -> Any:
+        raise ValueError("a defect of the policy")
+
+
+def no_rows(*_: Any) -> Any:
+    raise ValueError("a defect of the row factory")
+
+
+def profile_of(store: CassandraStore, name: str) -> Any:
+    """An execution profile of the store's own session."""
+    return store._connection().cluster.profile_manager.profiles[name]
+
+
+def test_any_error_of_the_driver_makes_a_read_unavailable(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened()
+    with monkeypatch.context() as patched:
+        patched.setattr(profile_of(store, "read"), "row_factory", no_rows)
+        with pytest.raises(StoreUnavailable, match="ValueError: a defect of the row factory") as failure:
+            store.read(uuid4())
+    assert isinstance(failure.value.__cause__, ValueError)
+    assert store.read(uuid4()) is None
+
+
+def test_any_error_of_the_driver_leaves_a_write_that_was_sent_unknown(
+    opened: Open, proxy: CqlProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, started, key = opened(), row(), uuid4()
+    monkeypatch.setattr(profile_of(store, "write"), "retry_policy", NoAnswer())
+    monkeypatch.setattr(profile_of(store, "conditional"), "retry_policy", NoAnswer())
+    proxy.rule("apply_then_answer", error="WriteTimeout:SIMPLE")
+    with pytest.raises(OutcomeUnknown, match="ValueError: a defect of the policy"):
+        store.apply(first(started))
+    assert store.read(started.transaction_id) is not None
+    proxy.rule("apply_then_answer", conditional=True, error="WriteTimeout:CAS")
+    with pytest.raises(OutcomeUnknown, match="ValueError: a defect of the policy"):
+        store.insert_marker(key, claim("mine"), ttl=30)
+    assert store.marker(key, "#claim") == claim("mine")
+
+
+def test_a_write_that_could_not_be_sent_beside_another_leaves_the_call_unknown(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, started, other = opened(), row(), row()
+    session = store._connection().session
+    execute = session.execute_async
+    sent: list[Any] = []
+
+    def once(statement: Any, **options: Any) -> Any:
+        if sent:
+            raise ValueError("it cannot be sent")
+        sent.append(statement)
+        return execute(statement, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "execute_async", once)
+        with pytest.raises(OutcomeUnknown, match="ValueError: it cannot be sent"):
+            store.apply(first(started), first(other))
+    assert store.read(started.transaction_id) is not None, "what was sent was waited for"
+    assert store.read(other.transaction_id) is None
 
 
 def test_a_node_that_forgot_a_statement_is_told_it_again(opened: Open, proxy: CqlProxy) -> None:
@@ -509,7 +581,7 @@ def test_what_the_server_finds_too_large_is_refused_and_not_repeated(opened: Ope
 def test_a_store_that_came_to_rest_has_no_connection_and_opens_one_when_it_is_used(opened: Open) -> None:
     store = opened()
     store.before_fork(5)
-    assert store._connected is None
+    assert not store._link.is_open
     store.after_fork_in_parent()
     assert store.read(uuid4()) is None
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stacksaga_flask.clock import SECOND, ManualTime
 from stacksaga_flask.store.contract import (
+    Drop,
     FrozenRow,
     Marker,
     Operation,
@@ -39,6 +40,7 @@ from stacksaga_flask.testing.conformance.samples import (
     tryout,
     with_status,
 )
+from stacksaga_flask.testing.conformance.tiers import everything
 
 SCOPE = Scope("default", "default", "shop")
 KEY = UUID("3f2b8f44-6c0f-4a53-9a43-6f2f1f0f9b11")
@@ -155,6 +157,7 @@ def operations() -> st.SearchStrategy[Operation]:
         st.builds(delete, st.just(KEY), stamps),
         st.builds(lambda at: drop(KEY, at=at), stamps),
         st.builds(lambda at: register(transaction_id=KEY, at=at), stamps),
+        st.builds(lambda tier, at: Drop(tier=tier, path=PATH, timestamp=at), st.integers(1, 5), stamps),
     )
 
 
@@ -174,6 +177,7 @@ def test_the_order_in_which_writes_arrive_changes_nothing(written: list[Operatio
                 store.markers(KEY),
                 list(store.frozen()),
                 store.has_pointer(PATH, KEY),
+                *everything(store)[:2],
             )
         )
     assert seen[0] == seen[1]

@@ -5,15 +5,16 @@ Nothing of it is shared with another session of the application: execution profi
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from cassandra import AuthenticationFailed, ConsistencyLevel, DriverException, ProtocolVersion, Unauthorized
+from cassandra import AuthenticationFailed, ConsistencyLevel, ProtocolVersion
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
-from cassandra.connection import ConnectionException
+from cassandra.connection import DefaultEndPoint
 from cassandra.policies import (
     DCAwareRoundRobinPolicy,
     ExponentialReconnectionPolicy,
@@ -21,18 +22,18 @@ from cassandra.policies import (
     RetryPolicy,
     TokenAwarePolicy,
 )
-from cassandra.protocol import ErrorMessage
 from cassandra.query import tuple_factory
 
-from stacksaga_flask.errors import StoreError, StoreRefused, StoreUnavailable
-from stacksaga_flask.store.address import logger
+from stacksaga_flask.errors import StackSagaError, StoreError, StoreRefused, StoreUnavailable
+from stacksaga_flask.store.cassandra.endpoints import NamedEndPoints, resolve
 from stacksaga_flask.store.cassandra.failures import Kind, describe, meaning, reasons
+from stacksaga_flask.store.cassandra.inherited import remember
 from stacksaga_flask.store.cassandra.place import Place
 from stacksaga_flask.store.cassandra.reactor import connection_class
 from stacksaga_flask.store.cassandra.replication import check_replication
 from stacksaga_flask.store.cassandra.statements import Statements
+from stacksaga_flask.store.cassandra.timeouts import check_timeout
 
-DRIVER_ERRORS: Final = (DriverException, NoHostAvailable, ConnectionException, ErrorMessage)
 READ: Final = "read"
 WRITE: Final = "write"
 CONDITIONAL: Final = "conditional"
@@ -70,13 +71,19 @@ def connect(place: Place) -> Connected:
         StoreRefused: The login, the data centre, the replication or this process is not as it has to be.
         StoreUnavailable: No node could be reached; the message says what was tried and why each failed.
     """
+    pid = os.getpid()
     cluster = open_cluster(place)
     try:
         session = open_session(cluster, place)
         check_replication(cluster.metadata, place)
         with told(Kind.READ, place):
-            _check_timeout(session, place)
-            return Connected(cluster, session, Statements(place.keyspace, session.prepare))
+            check_timeout(session, place, READ, where(place))
+            statements = Statements(place.keyspace, session.prepare)
+        if pid != os.getpid():
+            raise StoreRefused(
+                "this process was forked while its parent connected to the store (R11); nothing was written"
+            )
+        return Connected(cluster, session, statements)
     except BaseException:
         cluster.shutdown()
         raise
@@ -84,10 +91,12 @@ def connect(place: Place) -> Connected:
 
 @contextmanager
 def told(kind: Kind, place: Place) -> Iterator[None]:
-    """Raise the store's errors for the driver's."""
+    """Raise the store's errors for the driver's, which may be any."""
     try:
         yield
-    except DRIVER_ERRORS as error:
+    except StackSagaError:
+        raise
+    except Exception as error:
         raise meaning(error, kind, where(place)) from error
 
 
@@ -101,13 +110,17 @@ def open_cluster(place: Place) -> Cluster:
 
     Raises:
         StoreRefused: The driver cannot be used in this process.
+        StoreUnavailable: Not one of the hosts has an address.
     """
     address = place.address
+    names = resolve(place, where(place))
+    endpoints = NamedEndPoints(names if address.tls else {}, address.hosts[0].port)
     auth = None
     if address.username is not None:
         auth = PlainTextAuthProvider(username=address.username, password=address.password or "")
-    return Cluster(
-        contact_points=[host for host, _ in address.hosts],
+    cluster = Cluster(
+        contact_points=[endpoints.named(DefaultEndPoint(found, address.hosts[0].port)) for found in names],
+        endpoint_factory=endpoints,
         port=address.hosts[0].port,
         auth_provider=auth,
         ssl_context=address.tls,
@@ -127,6 +140,8 @@ def open_cluster(place: Place) -> Cluster:
         monitor_reporting_enabled=False,
         application_name="stacksaga",
     )
+    remember(cluster)
+    return cluster
 
 
 def open_session(cluster: Cluster, place: Place) -> Session:
@@ -137,7 +152,7 @@ def open_session(cluster: Cluster, place: Place) -> Session:
     """
     try:
         session = cluster.connect()
-    except DRIVER_ERRORS as error:
+    except Exception as error:
         raise _not_connected(cluster, place, error) from error
     session.default_fetch_size = PAGE
     # Every plain write has a timestamp of its own in its text (R13).
@@ -187,24 +202,3 @@ def _not_connected(cluster: Cluster, place: Place, error: Exception) -> StoreErr
             f"STACKSAGA_STORE_PASSWORD_FILE to a login of the cluster"
         )
     return StoreUnavailable(f"{where(place)}: {text}: see that the hosts and the port are right and a node is up")
-
-
-_SERVER_TIMEOUTS: Final = (
-    "SELECT name, value FROM system_views.settings "
-    "WHERE name IN ('write_request_timeout_in_ms', 'cas_contention_timeout_in_ms')"
-)
-
-
-def _check_timeout(session: Session, place: Place) -> None:
-    """Refuse a time-out that is not above the server's, which would leave outcomes open that the server knows (R16)."""
-    try:
-        found = list(session.execute(_SERVER_TIMEOUTS, execution_profile=READ))
-    except Unauthorized as error:
-        logger.info("the time-outs of the server cannot be compared with STACKSAGA_REQUEST_TIMEOUT: %s", error)
-        return
-    for name, milliseconds in found:
-        if place.timeout * 1000 <= int(milliseconds):
-            raise StoreRefused(
-                f"{where(place)}: STACKSAGA_REQUEST_TIMEOUT is {place.timeout * 1000:g} ms and the server's {name} is "
-                f"{milliseconds}: a request must wait for longer than the server does (R16); raise the first"
-            )

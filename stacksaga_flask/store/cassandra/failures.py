@@ -22,7 +22,7 @@ from cassandra import (
     Unavailable,
 )
 from cassandra.cluster import NoHostAvailable
-from cassandra.protocol import IsBootstrappingErrorMessage, SyntaxException
+from cassandra.protocol import ErrorMessage, IsBootstrappingErrorMessage, SyntaxException
 
 from stacksaga_flask.errors import OutcomeUnknown, SchemaMissing, StoreError, StoreRefused, StoreUnavailable
 
@@ -89,12 +89,22 @@ def describe(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     if isinstance(error, AuthenticationFailed):
         return f"the login was refused ({text})"
+    if "certificate is not valid for" in text:
+        return (
+            f"{text} (the certificate of a host that STACKSAGA_STORE names needs that name, and of a node that is "
+            f"found through it its address, so give certificates both)"
+        )
     return text if isinstance(error, OSError) else f"{type(error).__name__.removesuffix('Message')}: {text}"
 
 
 def reasons(error: NoHostAvailable) -> Collection[Exception]:
     """Why each node that was tried could not be used."""
     return _tried(error).values()
+
+
+def found_no_node(error: Exception) -> bool:
+    """Whether no node could be asked at all. One that refuses a read for its load was asked."""
+    return isinstance(error, NoHostAvailable) and not any(isinstance(each, ErrorMessage) for each in reasons(error))
 
 
 def _tried(error: NoHostAvailable) -> dict[object, Exception]:

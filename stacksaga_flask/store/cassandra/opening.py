@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from stacksaga_flask.clock import TimeSource
 from stacksaga_flask.config import Settings
+from stacksaga_flask.store.cassandra.failed import LastFailure
 from stacksaga_flask.store.cassandra.place import read_place
 from stacksaga_flask.store.cassandra.reactor import refuse_mixed_threads
 from stacksaga_flask.store.contract import Store
 from stacksaga_flask.store.opening import Setup
+
+# Whoever opens the store holds a lock that all other callers wait for.
+_FAILURE: Final = LastFailure()
 
 
 def check(settings: Settings) -> None:
@@ -22,7 +28,8 @@ def open_store(settings: Settings, time_source: TimeSource) -> Store:
     from stacksaga_flask.store.cassandra.store import CassandraStore
 
     place = read_place(settings)
-    return CassandraStore(place, settings.scope, connect(place))
+    with _FAILURE.attempt(settings):
+        return CassandraStore(place, settings.scope, connect(place))
 
 
 def init_schema(settings: Settings, time_source: TimeSource, setup: Setup) -> list[str]:

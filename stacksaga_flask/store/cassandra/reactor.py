@@ -24,7 +24,9 @@ def connection_class() -> type[Any]:
     """
     refuse_mixed_threads()
     if threads_are_greenlets():
-        return _gevent_connection()
+        from stacksaga_flask.store.cassandra.greenlets import GreenletConnection
+
+        return GreenletConnection
     try:
         from cassandra.io.libevreactor import LibevConnection
     except ImportError as error:
@@ -49,30 +51,3 @@ def refuse_mixed_threads() -> None:
             "ever: call gevent.monkey.patch_all() before anything else is imported (with `gunicorn -k gevent "
             "--preload`, at the top of gunicorn's configuration file), or leave out --preload"
         )
-
-
-def _gevent_connection() -> type[Any]:
-    import gevent
-    from cassandra.io.geventreactor import GeventConnection
-
-    class Connection(GeventConnection):  # type: ignore[misc]
-        """The gevent reactor, mended."""
-
-        _read_watcher: Any
-        _write_watcher: Any
-
-        def __new__(cls, *args: Any, **kwargs: Any) -> Connection:
-            # Without the warning that the reactor will be gone: the version of the driver has a cap for that.
-            return object.__new__(cls)
-
-        def close(self) -> None:
-            # The greenlet that finds the connection closed would kill itself before it has told the callers, who
-            # would then wait for the whole time-out. It ends by itself.
-            current = gevent.getcurrent()
-            if current is self._read_watcher:
-                self._read_watcher = None
-            elif current is self._write_watcher:
-                self._write_watcher = None
-            super().close()
-
-    return Connection

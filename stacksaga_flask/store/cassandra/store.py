@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from cassandra.cluster import ResponseFuture, ResultSet
+from cassandra.cluster import ResponseFuture, ResultSet, Session
+from cassandra.query import Statement
 
 from stacksaga_flask.errors import OutcomeUnknown, StoreError, StoreRefused, StoreUnavailable
 from stacksaga_flask.store.calls import CallsUnderWay
 from stacksaga_flask.store.cassandra.binding import Bind
 from stacksaga_flask.store.cassandra.connection import (
     CONDITIONAL,
-    DRIVER_ERRORS,
     READ,
     SERIAL_READ,
     WRITE,
     Connected,
-    connect,
     where,
 )
-from stacksaga_flask.store.cassandra.failures import Kind, meaning
+from stacksaga_flask.store.cassandra.failures import Kind, found_no_node, meaning
+from stacksaga_flask.store.cassandra.link import Link
 from stacksaga_flask.store.cassandra.place import Place
 from stacksaga_flask.store.cassandra.plan import plan
 from stacksaga_flask.store.columns import transaction_row, tryout
@@ -59,22 +58,23 @@ class CassandraStore:
     def __init__(self, place: Place, scope: Scope, connected: Connected) -> None:
         self.scope = scope
         self._place = place
-        self._connected: Connected | None = connected
-        self._opening = threading.Lock()
+        self._link = Link(place, connected)
         self._calls = CallsUnderWay()
-        self._closed = False
         self._pid = os.getpid()
 
     def close(self) -> None:
         """Give back connections. No call may be under way."""
-        self._closed = True
-        self._disconnect()
+        self._link.close()
 
     def before_fork(self, timeout: float) -> None:
         """Wait for the calls under way and close every connection; new calls wait (R11)."""
         if not self._calls.hold_up(timeout):
             raise StoreUnavailable(f"{where(self._place)}: calls were still under way after {timeout:g} s")
-        self._disconnect()
+        try:
+            self._link.rest()
+        except BaseException:
+            self._calls.go_on()
+            raise
 
     def after_fork_in_parent(self) -> None:
         """Let calls go on, with connections that are opened when the first one needs them."""
@@ -86,15 +86,12 @@ class CassandraStore:
         """Send all operations together and return once all are acknowledged."""
         with self._calls:
             connected = self._connection()
-            session = connected.session
-            futures = [
-                session.execute_async(statement, execution_profile=WRITE)
-                for statement in plan(connected.statements, self.scope, operations)
-            ]
+            statements = plan(connected.statements, self.scope, operations)
+            sent = [self._send(connected.session, statement) for statement in statements]
             # The last one first: it is mostly answered last, and then nobody has to be waited for again.
-            errors = [error for future in reversed(futures) if (error := self._error_of(future)) is not None]
+            errors = [error for future in reversed(sent) if (error := self._error_of(future)) is not None]
         if errors:
-            raise _together(errors, len(futures))
+            raise _together(errors, len(sent))
 
     def insert_marker(self, transaction_id: UUID, marker: Marker, *, ttl: int | None) -> MarkerOutcome:
         """Insert the marker if none of its step id is there."""
@@ -209,32 +206,41 @@ class CassandraStore:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _connection(self) -> Connected:
+        self._refuse_child()
+        connected = self._link.get()
+        # Again: a child gets copies of the greenlets that were connecting.
+        self._refuse_child()
+        return connected
+
+    def _refuse_child(self) -> None:
         if self._pid != os.getpid():
             raise StoreRefused(
                 "a forked child may not use the store of its parent, whose connections it does not have (R11); nothing "
                 "was written"
             )
-        connected = self._connected
-        if connected is not None:
-            return connected
-        with self._opening:
-            if self._closed:
-                raise StoreUnavailable("this store was closed; nothing was written")
-            if self._connected is None:
-                self._connected = connect(self._place)
-            return self._connected
 
-    def _disconnect(self) -> None:
-        connected, self._connected = self._connected, None
-        if connected is not None:
-            connected.cluster.shutdown()
-
-    def _error_of(self, future: ResponseFuture) -> StoreError | None:
+    def _send(self, session: Session, statement: Statement) -> ResponseFuture | StoreError:
         try:
-            future.result()
-        except DRIVER_ERRORS as error:
-            return meaning(error, Kind.WRITE, where(self._place))
+            return session.execute_async(statement, execution_profile=WRITE)
+        except Exception as error:  # noqa: BLE001 - told to the caller, after what was sent beside it was answered
+            return self._meaning(error, Kind.WRITE)
+
+    def _error_of(self, sent: ResponseFuture | StoreError) -> StoreError | None:
+        if isinstance(sent, StoreError):
+            return sent
+        try:
+            sent.result()
+        except Exception as error:  # noqa: BLE001 - the driver may put any into a future; it is told to the caller
+            return self._meaning(error, Kind.WRITE)
+        self._link.answered()
         return None
+
+    def _meaning(self, error: Exception, kind: Kind) -> StoreError:
+        if found_no_node(error):
+            self._link.found_no_node()
+        else:
+            self._link.answered()
+        return meaning(error, kind, where(self._place))
 
     def _conditionally(self, name: str, values: Sequence[Any]) -> dict[str, Any]:
         """Run a conditional statement; what it answers, by column."""
@@ -263,10 +269,13 @@ class CassandraStore:
         with self._calls:
             connected = self._connection()
             bind: Bind = getattr(connected.statements, name)
+            bound = bind(values)
             try:
-                return connected.session.execute(bind(values), execution_profile=profile, paging_state=paging_state)
-            except DRIVER_ERRORS as error:
-                raise meaning(error, kind, where(self._place)) from error
+                result = connected.session.execute(bound, execution_profile=profile, paging_state=paging_state)
+            except Exception as error:
+                raise self._meaning(error, kind) from error
+            self._link.answered()
+            return result
 
 
 def _together(errors: list[StoreError], sent: int) -> StoreError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from uuid import UUID, uuid4
 
 import pytest
-from msgspec.structs import replace
 
-from stacksaga_flask.store.contract import Drop, Path, Store
+from stacksaga_flask.store.contract import LAST_WINDOW, Drop, Path, Store
 from stacksaga_flask.testing.conformance.harness import Conformance, OpenStore
 from stacksaga_flask.testing.conformance.samples import DATE, DAY_STARTS_AT, OPENS_AT, PATH, WINDOW, drop, register
 from stacksaga_flask.testing.conformance.tiers import everything
@@ -95,6 +94,36 @@ class DropConformance(Conformance):
         assert list(store.buckets(DATE, WINDOW, "web-2")) == [0]
         assert list(store.windows(DATE)) == [WINDOW, WINDOW + 1]
 
+    @pytest.mark.parametrize(
+        ("tier", "neighbour", "left"),
+        [
+            (4, PATH._replace(bucket=2), [2]),
+            (3, PATH._replace(instance_id="web-2"), [(0, "web-2")]),
+            (2, PATH._replace(window=WINDOW + 1), [WINDOW + 1]),
+            (1, PATH._replace(date="2023-11-15"), ["2023-11-15"]),
+        ],
+    )
+    def test_what_lies_below_a_neighbour_does_not_keep_a_place(
+        self, store: Store, tier: int, neighbour: Path, left: list[object]
+    ) -> None:
+        store.apply(register(token=TOKEN, tiers=frozenset(range(1, tier + 1))), register(neighbour, OTHER))
+        store.apply(drop_tier(tier))
+        assert everything(store)[tier - 1] == left
+        assert list(store.pointers(neighbour)) == [OTHER]
+
+    @pytest.mark.parametrize("tier", [5, 4, 3, 2, 1])
+    def test_only_a_registration_above_the_highest_drop_shows_where_timestamps_decide(
+        self, store: Store, tier: int
+    ) -> None:
+        """On a tie the drop stands, and one that comes later with a lower timestamp lowers nothing."""
+        store.apply(drop_tier(tier, at=OPENS_AT), drop_tier(tier, at=OPENS_AT - 7))
+        store.apply(drop_tier(tier, at=OPENS_AT - 9))
+        place = ALL[tier - 1]
+        for at in (OPENS_AT - 2, OPENS_AT, OPENS_AT + 1):
+            store.apply(register(PATH, ONE, token=TOKEN, tiers=frozenset({tier}), at=at, day_at=at))
+            shows = store.fences_by_epoch or at > OPENS_AT
+            assert everything(store)[tier - 1] == (place if shows else [])
+
     def test_an_instance_is_dropped_by_its_token_and_id(self, store: Store) -> None:
         for token, instance_id in ((5, PATH.instance_id), (5, "web-2"), (6, PATH.instance_id)):
             path = Path(DATE, WINDOW, instance_id, 0)
@@ -111,7 +140,7 @@ class DropConformance(Conformance):
         if tier == 1:
             store.apply(drop_tier(1))
         back = MIDNIGHT + 1
-        store.apply(replace(register(tiers=frozenset({tier}), at=back), day_timestamp=back))
+        store.apply(register(tiers=frozenset({tier}), at=back, day_at=back))
         assert list(store.windows(DATE)) == ([WINDOW] if tier == 2 else [])
         assert list(store.days(2023)) == [DATE]
 
@@ -123,11 +152,12 @@ class DropConformance(Conformance):
         assert list(store.windows(DATE)) == ([WINDOW, WINDOW + 1] if store.fences_by_epoch else [WINDOW + 1])
 
     def test_windows_are_read_from_one_to_another_both_included(self, store: Store) -> None:
-        for window in (0, 9, 10, 11, 20, 21):
+        for window in (0, 9, 10, 11, 20, 21, LAST_WINDOW):
             store.apply(register(Path(DATE, window, "web-1", 0)))
         assert list(store.windows(DATE, minimum=10, maximum=20)) == [10, 11, 20]
         assert list(store.windows(DATE, minimum=12, maximum=19)) == []
-        assert list(store.windows(DATE, minimum=11)) == [11, 20, 21]
+        assert list(store.windows(DATE, minimum=11)) == [11, 20, 21, LAST_WINDOW]
+        assert list(store.windows(DATE, minimum=22, maximum=LAST_WINDOW)) == [LAST_WINDOW]
         assert list(store.windows(DATE, maximum=9)) == [0, 9]
 
     def test_a_drop_touches_its_own_scope_only(self, store: Store, open_store: OpenStore) -> None:

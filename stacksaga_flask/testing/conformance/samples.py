@@ -137,6 +137,7 @@ def register(
     token: int = 0,
     tiers: frozenset[int] = ALL_TIERS,
     at: int = OPENS_AT - 2,
+    day_at: int = DAY_STARTS_AT,
 ) -> Register:
     """The registration of a pointer."""
     return Register(
@@ -145,7 +146,7 @@ def register(
         instance_token=token,
         tiers=tiers,
         timestamp=at,
-        day_timestamp=DAY_STARTS_AT,
+        day_timestamp=day_at,
     )
 
 
