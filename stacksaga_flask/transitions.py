@@ -168,7 +168,7 @@ class Plan:
             reason = (
                 f"the pivot {step.name!r} was rejected ({outcome.reason}) after an attempt whose outcome is unknown, "
                 f"and its participant does not honour idempotency keys: find out at the participant whether the "
-                f"pivot was done, then restore or cancel the transaction"
+                f"pivot was done, then restore the transaction"
             )
             return freeze(progress, reason)
         # The answer belongs to the key, and so to every attempt under it (R8).

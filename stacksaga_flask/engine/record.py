@@ -20,6 +20,7 @@ from stacksaga_flask.engine.takeover import (
     drop_pointer,
     frozen_row,
     take_over,
+    why_frozen,
 )
 from stacksaga_flask.errors import Fenced, OutcomeUnknown, RightEnded, StoreUnavailable
 from stacksaga_flask.store.contract import RunningStatus, StoredTransaction, TransactionRow
@@ -110,7 +111,13 @@ def _freeze(owned: Owned, result: Result) -> bool:
         return False
     claim, stored = held
     right = claimed_right(owned.node, claim, stored, above=owned.right.last_timestamp)
-    row = replace(owned.after(result), epoch=stored.row.epoch + 1, status_before_freezing=owned.row.running_status)
+    row = owned.after(result)
+    row = replace(
+        row,
+        epoch=stored.row.epoch + 1,
+        status_before_freezing=owned.row.running_status,
+        reason=why_frozen(row.reason or "", owned.row),
+    )
     apply_checked(owned.node, right, owned.batch(row, result, right=right, frozen=frozen_row(row)))
     owned.acknowledged(row, result)
     owned.right = right

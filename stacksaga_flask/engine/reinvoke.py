@@ -204,10 +204,10 @@ def _why_frozen(node: Node, saga: Saga[Any, Any] | None, row: TransactionRow, fo
     if found.overdue:
         return (
             f"it was found more than {node.settings.lookback_days} days (STACKSAGA_LOOKBACK_DAYS) after it was to be "
-            f"tried: see whether it is still to be finished, then restore or cancel it"
+            f"tried: see whether it is still to be finished, then restore it"
         )
     if _is_over_its_lifetime(node, saga, row) and not node.settings.domain(row.saga_name).try_after_lifetime:
-        return _lifetime_reason(node, row) + ": see whether it is still to be finished, then restore or cancel it"
+        return _lifetime_reason(node, row) + ": see whether it is still to be finished, then restore it"
     return None
 
 

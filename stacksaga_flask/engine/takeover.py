@@ -242,6 +242,20 @@ def frozen_row(row: TransactionRow) -> FrozenRow:
     )
 
 
+_COMPENSATED = " (it was being compensated: "
+
+
+def why_frozen(reason: str, row: TransactionRow) -> str:
+    """Why the transaction is frozen, and behind it why it was being compensated, if it was."""
+    return f"{reason}{_COMPENSATED}{row.reason})" if row.reason else reason
+
+
+def why_compensated(frozen: TransactionRow) -> str | None:
+    """Why a frozen transaction was being compensated, out of what `why_frozen` made."""
+    _, found, reason = (frozen.reason or "").partition(_COMPENSATED)
+    return reason.removesuffix(")") if found else frozen.reason
+
+
 def freeze(node: Node, claim: Claim, stored: StoredTransaction, reason: str, *, above: int = 0) -> TransactionRow:
     """Freeze a transaction that was read under the claim: one batch of row and frozen row → claim given back (R9).
 
@@ -264,7 +278,7 @@ def freeze(node: Node, claim: Claim, stored: StoredTransaction, reason: str, *, 
         epoch=row.epoch + 1,
         possibly_done=row.possibly_done or row.running_status is RunningStatus.PROCESSING,
         updated_at=node.clock.now(),
-        reason=f"{reason} (it was being compensated: {row.reason})" if row.reason else reason,
+        reason=why_frozen(reason, row),
     )
     write = WriteTransaction(
         row=frozen, timestamp=right.timestamp(), expected_epoch=row.epoch, frozen=frozen_row(frozen)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 from flask import current_app
-from flask.cli import AppGroup
+from flask.cli import AppGroup, with_appcontext
 
 from stacksaga_flask.clock import SystemTime
 from stacksaga_flask.config_values import without_password
+from stacksaga_flask.engine.engine import Engine
 from stacksaga_flask.errors import StackSagaError
+from stacksaga_flask.extension.transactions_cli import transaction_commands
 
 stacksaga_commands = AppGroup("stacksaga", help="Sagas: the event store and its transactions.")
 
@@ -56,3 +58,18 @@ def init_schema_command(replication: tuple[tuple[str, int], ...], development: b
         f"{without_password(settings.store)} is ready for {'/'.join(settings.scope)}"
         + ("" if applied else ": nothing was missing")
     )
+
+
+def _engine() -> Engine:
+    engine: Engine = current_app.extensions["stacksaga"].engine
+    return engine
+
+
+def _add_transaction_commands() -> None:
+    for command in transaction_commands(_engine):
+        assert command.callback is not None
+        command.callback = with_appcontext(command.callback)
+        stacksaga_commands.add_command(command)
+
+
+_add_transaction_commands()
