@@ -84,7 +84,9 @@ class Claims:
 
         Raises:
             StoreError: Whether it was granted could not be found out. If it was, its time to live ends it.
+            ClockSkew: This machine's clock is off, so that nothing may rest on its idea of trust (R14).
         """
+        self._clock.compare(self._store.now)
         state = f"{self._instance_id}/{uuid.uuid4().hex} {start_hash or '-'}"
         ttl = self._ttl_for(trust)
         sent = self._clock.now()
@@ -119,7 +121,9 @@ class Claims:
 
         Raises:
             StoreError: Whether it was renewed is unknown.
+            ClockSkew: See `take`.
         """
+        self._clock.compare(self._store.now)
         claim = claim._replace(ttl=max(claim.ttl, self._ttl_for(trust)))
         sent = self._clock.now()
         marker = Marker(step_id=CLAIM, execution_state=claim.state)

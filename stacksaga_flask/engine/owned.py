@@ -64,6 +64,7 @@ class Owned:
         right: The right to write it.
         claim: The claim that the right rests on; None for the starter.
         sent: The row of the last batch that was handed to the store with a result.
+        taken_as: The row of the last takeover that was handed to the store for a result of a former epoch.
         last_try: Why a passing failure freezes it (R12); None if it is tried again later.
     """
 
@@ -83,6 +84,7 @@ class Owned:
         self.right = right
         self.claim = claim
         self.sent: TransactionRow | None = None
+        self.taken_as: TransactionRow | None = None
         self.last_try: str | None = None
         # A claim of ours that may still be in the store, and then is in our own way unless it is used again. A keyed
         # start leaves its claim to the TTL.
@@ -92,6 +94,10 @@ class Owned:
     def take(self, row: TransactionRow, right: Right) -> None:
         """Go on with the row of another epoch."""
         self.row, self.right, self._tryouts = row, right, 0
+
+    def is_taken_as(self, row: TransactionRow) -> None:
+        """Remember a takeover that is about to be sent."""
+        self.taken_as = row
 
     def drop_claim(self) -> None:
         """Rely on the claim no longer, though it may still be in the store."""

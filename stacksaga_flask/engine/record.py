@@ -131,6 +131,8 @@ def _settle(owned: Owned, result: Result) -> bool:
     """Record under a claim what could not be recorded, unless somebody else has gone on meanwhile (R6)."""
     if owned.right.left() <= 0:
         owned.node.clock.sleep(owned.node.settings.clock_skew_margin)
+    # From here on nothing is written but under a claim, also if this fails and the result is kept (R6).
+    owned.right.end()
     owned.drop_claim()
     held = _claim_and_read(owned, result)
     if held is None:
@@ -147,7 +149,7 @@ def _settle(owned: Owned, result: Result) -> bool:
     if _was_sent(owned, stored):
         # The attempts are in the history already, under the former epoch.
         result = result._replace(tryouts=())
-    owned.take(*take_over(owned.node, claim, stored, above=above))
+    owned.take(*take_over(owned.node, claim, stored, above=above, about_to_send=owned.is_taken_as))
     return _record(owned, result)
 
 
@@ -158,7 +160,7 @@ def _claim_and_read(owned: Owned, result: Result) -> tuple[Claim, StoredTransact
         _late(owned, result, "another owner holds the claim")
         return None
     stored = owned.node.store.read(owned.row.transaction_id)
-    if stored is not None and (_is_ours(owned, stored) or _was_sent(owned, stored)):
+    if stored is not None and (_is_ours(owned, stored) or _was_sent(owned, stored) or _was_taken(owned, stored)):
         return claim, stored
     _late(owned, result, "another owner has taken it over" if stored else "its row is gone")
     owned.give_back()
@@ -171,8 +173,17 @@ def _is_ours(owned: Owned, stored: StoredTransaction) -> bool:
 
 
 def _was_sent(owned: Owned, stored: StoredTransaction) -> bool:
-    """Whether the row that was read is the one that was sent last. Stores may cut its times to milliseconds."""
-    sent, row = owned.sent, stored.row
+    """Whether the row that was read is the one that was sent last with a result."""
+    return _is_same(owned.sent, stored.row)
+
+
+def _was_taken(owned: Owned, stored: StoredTransaction) -> bool:
+    """Whether the row that was read is that of a takeover of ours which was not acknowledged."""
+    return _is_same(owned.taken_as, stored.row)
+
+
+def _is_same(sent: TransactionRow | None, row: TransactionRow) -> bool:
+    """Whether a row is what was sent. Stores may cut its times to milliseconds."""
     return sent is not None and replace(sent, created_at=0, updated_at=sent.updated_at // 1000) == replace(
         row, created_at=0, updated_at=row.updated_at // 1000
     )

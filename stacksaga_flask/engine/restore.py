@@ -82,7 +82,7 @@ def restore(node: Node, transaction_id: UUID) -> Answer:
     try:
         claim = node.claims.take(transaction_id, trust=_REQUESTS_UNDER_THE_CLAIM * node.write_timeout).claim
         stored = node.store.read(transaction_id)
-    except StoreError as error:
+    except (StoreError, ClockSkew) as error:
         _give_back(node, claim)
         return Answer(Verdict.REFUSED if isinstance(error, CorruptRow) else Verdict.FAILED, f"not restored: {error}")
     refusal = no_such_transaction(node) if stored is None else _refusal(stored.row)

@@ -339,7 +339,7 @@ def _answered(node: Node, stored: StoredTransaction, start_hash: str) -> Started
         told = as_it_may_be_told(node, row)
         if told is not row and _confirmed(node, row.transaction_id):
             told = row
-    except (StoreError, RightEnded) as error:
+    except (StoreError, RightEnded, ClockSkew) as error:
         logger.info("transaction_id=%s is not confirmed yet: %s", row.transaction_id, error)
         told = replace(row, running_status=RunningStatus.PROCESSING)
     return Started(told, None)

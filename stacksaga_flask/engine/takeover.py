@@ -6,6 +6,7 @@ read, so that older writes still under way can no longer show.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -117,6 +118,7 @@ def take_over(
     above: int = 0,
     resume: bool = False,
     found: Path | None = None,
+    about_to_send: Callable[[TransactionRow], None] | None = None,
 ) -> Taken:
     """Take over a running or paused transaction that was read under the claim (R6).
 
@@ -127,6 +129,7 @@ def take_over(
         node, claim, stored, above: Those of `claimed_right`.
         resume: Let a paused transaction run.
         found: The pointer that a sweep found it by, which stays until the outcome is durable.
+        about_to_send: Is told the row before it is sent.
 
     Raises:
         RightEnded: The claim is no longer trusted, or an acknowledgement came too late.
@@ -149,6 +152,8 @@ def take_over(
     )
 
     def write() -> WriteTransaction:
+        if about_to_send is not None:
+            about_to_send(taken)
         return WriteTransaction(row=taken, timestamp=right.timestamp(), expected_epoch=row.epoch, delete_frozen=True)
 
     if node.store.transactional:

@@ -8,14 +8,14 @@ from uuid import UUID, uuid4
 import pytest
 from msgspec.structs import replace
 
-from stacksaga_flask import Engine, Rejected, Saga
+from stacksaga_flask import Engine, ManualTime, Rejected, Saga
 from stacksaga_flask.clock import SECOND
 from stacksaga_flask.directory.writer import PointerKind
 from stacksaga_flask.engine.circuit import Circuit
 from stacksaga_flask.engine.reinvoke import Found, Reinvocation
-from stacksaga_flask.errors import OutcomeUnknown
+from stacksaga_flask.errors import ClockSkew, OutcomeUnknown
 from stacksaga_flask.store.contract import Marker, Path, RunningStatus, TransactionRow, WriteTransaction
-from tests.support.faults import lost, unavailable
+from tests.support.faults import lost, unavailable, unknown
 from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order
 
 MINUTE = 60 * SECOND
@@ -423,3 +423,38 @@ def test_a_result_that_the_store_did_not_take_is_kept_until_it_does(caplog: pyte
     bench.time.advance(2 * MINUTE)
     assert node_engine(bench).reinvoke(row.transaction_id, retry_of(row)) == COMPLETED
     assert bench.shop.calls == ["reserve", "charge", "ship"], "the step that was done was not called again"
+
+
+def test_a_kept_result_whose_takeover_was_not_acknowledged_goes_on_under_a_claim_only() -> None:
+    """Once a claim was taken for it, the starter's right is over, though its watchdog's window is far away (R6)."""
+    bench = Bench(request_timeout="2s")
+    engine = Engine(
+        bench.settings,
+        sagas=[bench.saga],
+        open_store=lambda: bench.store,
+        time_source=bench.time,
+        in_background=False,
+    )
+    bench.shop.errors["charge"] = [CARD_REFUSED]
+    bench.store.fault("row REVERTING", *[unknown] * 100)
+    bench.store.fault("row PROCESSING", lambda call: call(), lost)
+    transaction = engine.run(bench.saga, Order())
+    taken = row_of(bench, transaction.transaction_id)
+    assert (taken.running_status, taken.epoch) == (RunningStatus.PROCESSING, 1)
+    bench.store.clear()
+    bench.store.calls.clear()
+    engine.node().kept.look()
+    assert bench.store.calls[:2] == ["replace_marker", "read"]
+    now = row_of(bench, transaction.transaction_id)
+    assert (now.running_status, now.epoch, now.reverts) == (RunningStatus.REVERT_PAUSED, 2, ("reserve",))
+
+
+def test_a_clock_that_is_off_reinvokes_nothing() -> None:
+    bench = Bench()
+    row = paused(bench)
+    ahead = ManualTime(bench.time.wall() + HOUR)
+    other = Engine(bench.settings, sagas=[bench.saga], open_store=lambda: bench.store, time_source=ahead)
+    with pytest.raises(ClockSkew):
+        other.reinvoke(row.transaction_id, Found())
+    assert row_of(bench, row.transaction_id) == row
+    assert held_claims(bench, row.transaction_id) == []
