@@ -47,32 +47,47 @@ class _Sigterm:
 
     def __init__(self, previous: Any) -> None:
         self._previous = previous
-        self._waited = False
+        self._waiting_pid: int | None = None
+        self._over = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        runs = 0
-        for engine in _engines:
-            in_flight = engine.in_flight()
-            if in_flight is not None:
-                in_flight.stop()
-                runs += in_flight.runs
+        runs = _stop()
         if callable(self._previous):
             self._previous(number, frame)
-        elif runs and not self._waited:
-            self._waited = True
+            return
+        waiting = self._waiting_pid == os.getpid()
+        if waiting and not self._over:
+            # A supervisor that repeats itself takes no run its grace.
+            return
+        if runs and not waiting:
+            self._over = False
             # Without the locks of `threading`, which the interrupted code may hold.
-            native("start_new_thread")(_come_back, ())
-        else:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+            native("start_new_thread")(self._come_back, ())
+            self._waiting_pid = os.getpid()
+            return
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _come_back(self) -> None:
+        """Wait for the runs, then send the signal again, and let it end the process."""
+        try:
+            _park()
+            if _engines:
+                _engines[0].time_source.sleep(_TO_ANSWER)
+        finally:
+            self._over = True
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _come_back() -> None:
-    """Wait for the runs, then send the signal again."""
-    _park()
-    if _engines:
-        _engines[0].time_source.sleep(_TO_ANSWER)
-    os.kill(os.getpid(), signal.SIGTERM)
+def _stop() -> int:
+    """Let no step begin in this process from now on, and tell how many runs are in flight."""
+    runs = 0
+    for engine in _engines:
+        in_flight = engine.in_flight()
+        if in_flight is not None:
+            in_flight.stop()
+            runs += in_flight.runs
+    return runs
 
 
 def _park() -> None:

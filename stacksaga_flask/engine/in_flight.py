@@ -20,9 +20,9 @@ class InFlight:
     """Counts runs. A fork's child has none, and was told nothing (R11)."""
 
     def __init__(self) -> None:
-        # Its length counts; appending and popping need no lock, which a signal's handler must not wait for.
-        self._runs: deque[None] = deque()
-        self._pid = os.getpid()
+        # By process, and the length counts. `setdefault`, appending and popping need no lock, which a signal's handler
+        # must not wait for, and which threads that come first to a child at the same time would need twice.
+        self._runs: dict[int, deque[None]] = {}
         self._stopped_pid: int | None = None
 
     @property
@@ -33,7 +33,7 @@ class InFlight:
     @property
     def runs(self) -> int:
         """How many runs are in flight in this process."""
-        return len(self._runs) if self._pid == os.getpid() else 0
+        return len(self._runs.get(os.getpid(), ()))
 
     def stop(self) -> None:
         """Let no step begin from now on. It only sets a flag, so a signal's handler may call it."""
@@ -64,10 +64,8 @@ class InFlight:
             raise NotStarted(
                 "this process is stopping, so nothing was started and no step ran here: repeat it in another one"
             )
-        if self._pid != os.getpid():
-            self._runs, self._pid = deque(), os.getpid()
         # Kept, since a child gets copies of greenlets, which must not count in its own.
-        runs = self._runs
+        runs = self._runs.setdefault(os.getpid(), deque())
         runs.append(None)
         try:
             yield

@@ -14,6 +14,7 @@ from uuid import UUID
 from stacksaga_flask.errors import CorruptRow
 from stacksaga_flask.store.contract import (
     ExecutionType,
+    FrozenRow,
     Path,
     ProtectionMode,
     RunningStatus,
@@ -189,6 +190,17 @@ def tryout(transaction_id: UUID, record: Sequence[Any], *, time: Callable[[Any],
         instance_id=instance_id,
         error=error,
     )
+
+
+def frozen_row(transaction_id: UUID, frozen_at: Any, reason: str | None, *, time: Callable[[Any], int]) -> FrozenRow:
+    """A row of `es_frozen_transaction`.
+
+    Raises:
+        CorruptRow: A value is missing, which no version of ours leaves out.
+    """
+    if frozen_at is None or reason is None:
+        raise _corrupt(transaction_id, "es_frozen_transaction", "frozen_at" if frozen_at is None else "reason", None)
+    return FrozenRow(transaction_id=transaction_id, frozen_at=time(frozen_at), reason=reason)
 
 
 def _path(found: Mapping[str, Any], kind: str, transaction_id: UUID) -> Path | None:

@@ -295,7 +295,11 @@ class TransactionStore(Protocol):
         """The transaction's tryouts by rising index, paged where the store pages."""
 
     def frozen(self) -> Iterator[FrozenRow]:
-        """All frozen rows of the scope, paged where the store pages."""
+        """All frozen rows of the scope, paged where the store pages.
+
+        Raises:
+            CorruptRow: In the turn of a row that holds what no version of ours writes; the next call goes on after it.
+        """
 
 
 class MarkerStore(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from uuid import UUID
 
 from stacksaga_flask import StoreUnavailable, SystemTime
 from stacksaga_flask.store.cassandra.connection import connect
@@ -46,6 +47,18 @@ class CassandraHarness(StoreHarness):
         yield
         self._proxy.accept(True)
         wait_until_usable(store)
+
+    def spoil_frozen(self, store: Store, transaction_id: UUID) -> bool:
+        connected = connect(self._place)
+        try:
+            connected.session.execute(
+                f"UPDATE {self._place.keyspace}.es_frozen_transaction SET reason = null WHERE region = %s "
+                "AND cluster = %s AND service_name = %s AND transaction_id = %s",
+                (*store.scope, transaction_id),
+            )
+        finally:
+            connected.cluster.shutdown()
+        return True
 
     def advance(self, microseconds: int) -> None:
         # Nobody moves a cluster's clock.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from stacksaga_flask import SystemTime
 from stacksaga_flask.store.contract import Scope, Store
@@ -22,7 +23,7 @@ from tests.services.postgresql import PASSWORD, USERNAME, Server
 def backend_of(server: Server, database: str, *, timeout: float = 5, **options: Any) -> Backend:
     """A backend for a database of the server."""
     given = {"username": USERNAME, "password": PASSWORD, "ssl_context": None, "host": "127.0.0.1", **options}
-    return postgresql_backend(port=server.port, database=database, timeout=timeout, **given)
+    return postgresql_backend(port=server.port, database=database, timeout=timeout, time_source=SystemTime(), **given)
 
 
 class Faults:
@@ -99,6 +100,10 @@ class PostgresqlHarness(StoreHarness):
         self._faults[id(store)].refuses = True
         yield
         self._faults[id(store)].refuses = False
+
+    def spoil_frozen(self, store: Store, transaction_id: UUID) -> bool:
+        self._sql(f"UPDATE es_frozen_transaction SET reason = NULL WHERE transaction_id = '{transaction_id}'")
+        return True
 
     def advance(self, microseconds: int) -> None:
         self._sql(f"UPDATE moved SET ahead = ahead + {microseconds}")

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from stacksaga_flask.clock import SECOND, SystemTime
 from stacksaga_flask.store.contract import Scope, Store
@@ -124,6 +125,12 @@ class SqliteHarness(StoreHarness):
 
     def refuse(self, store: Store) -> AbstractContextManager[None]:
         return self._lock(self._faults[id(store)])
+
+    def spoil_frozen(self, store: Store, transaction_id: UUID) -> bool:
+        spoil = "UPDATE es_frozen_transaction SET reason = NULL WHERE transaction_id = ?"
+        with closing(sqlite3.connect(self._path)) as other, other:
+            other.execute(spoil, [str(transaction_id)])
+        return True
 
     def advance(self, microseconds: int) -> None:
         self._time.ahead += microseconds

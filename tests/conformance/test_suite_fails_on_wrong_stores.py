@@ -25,15 +25,24 @@ CAUGHT_BY = {
         "test_instances_rise_by_token_and_id_and_are_those_of_the_window",
     },
     "DropsByTheClock": {"test_what_was_pruned_can_be_put_back"},
+    "DropsEveryToken": {"test_an_instance_is_dropped_by_its_token_and_id"},
+    "DropsInEveryScope": {"test_a_drop_touches_its_own_scope_only"},
     "DropsNothing": {
         "test_dropping_from_below_leaves_the_tiers_above",
         "test_a_bucket_is_dropped_whole_only_where_timestamps_decide",
     },
+    "DropsThePointersItSees": {"test_a_late_registration_in_a_dropped_bucket_shows_only_where_epochs_fence"},
     "DropsWhatIsNotEmpty": {"test_a_place_with_something_below_is_dropped_only_where_timestamps_decide"},
+    "EmptiesItsBuckets": {"test_a_bucket_is_dropped_whole_only_where_timestamps_decide"},
     "ForgetsAField": {"test_a_row_with_something_in_every_field_is_read_as_written"},
     "ForgetsTheFence": {"test_a_row_deleted_at_the_fence_hides_a_late_start_and_not_a_new_one"},
+    "ForgetsTheHigherDrop": {"test_only_a_registration_above_the_highest_drop_shows_where_timestamps_decide"},
     "ForgetsTimesToLive": {"test_a_marker_is_gone_after_its_time_to_live_and_not_long_before"},
+    "KeepsAnInstanceForAnother": {"test_what_lies_below_a_neighbour_does_not_keep_a_place"},
+    "KnowsWindowsOfFiveSecondsOnly": {"test_windows_are_read_from_one_to_another_both_included"},
     "LeavesClaimsBehind": {"test_deleting_the_markers_takes_claims_as_well_and_those_of_no_other"},
+    "LeavesOutTheMaximum": {"test_windows_are_read_from_one_to_another_both_included"},
+    "LetsARegistrationWinATie": {"test_only_a_registration_above_the_highest_drop_shows_where_timestamps_decide"},
     "LetsTheLaterDeletionWin": {
         "test_a_deletion_below_the_registration_has_no_effect_unless_the_store_fences_by_epoch"
     },
@@ -65,6 +74,7 @@ CAUGHT_BY = {
     },
     "SortsItsPointers": {"test_pointers_come_by_rising_id_or_in_order_of_registration"},
     "SplitsABatch": {"test_a_batch_whose_acknowledgement_is_lost_is_there_whole"},
+    "StopsAtACorruptRow": {"test_a_corrupt_frozen_row_is_told_and_stops_the_listing_of_no_other"},
     "TakesRefusalForUnknown": {
         "test_a_refused_write_leaves_the_row_that_was_there",
         "test_a_refused_claim_is_not_there",

@@ -12,6 +12,7 @@ from stacksaga_flask.store.contract import (
     DeleteTransaction,
     Drop,
     Expected,
+    FrozenRow,
     Operation,
     Path,
     WriteTransaction,
@@ -54,6 +55,13 @@ class SortsItsPointers(SqlStore):
 
     def pointers(self, path: Path) -> Iterator[UUID]:
         return iter(sorted(super().pointers(path)))
+
+
+class StopsAtACorruptRow(SqlStore):
+    """Lists nothing after the first frozen row that is corrupt."""
+
+    def frozen(self) -> Iterator[FrozenRow]:
+        yield from super().frozen()
 
 
 class DropsWhatIsNotEmpty(SqlStore):

@@ -13,10 +13,11 @@ from stacksaga_flask.testing.conformance import (
     DirectoryConformance,
     DropConformance,
     FencingConformance,
+    FrozenConformance,
     StoreConformance,
     StoreHarness,
 )
-from tests.conformance import nothing, wrong_sqlite_stores, wrong_stores
+from tests.conformance import nothing, wrong_drops, wrong_sqlite_stores, wrong_stores
 from tests.conformance.memory_harness import FaultyStore, MemoryHarness
 from tests.conformance.sqlite_harness import SqliteHarness
 
@@ -27,6 +28,13 @@ DO_NOTHING: tuple[type[FaultyStore], ...] = (
     nothing.DoesNothingByEpochAndSaysItDid,
 )
 WRONG: tuple[type[FaultyStore], ...] = (
+    wrong_drops.DropsEveryToken,
+    wrong_drops.DropsInEveryScope,
+    wrong_drops.DropsThePointersItSees,
+    wrong_drops.ForgetsTheHigherDrop,
+    wrong_drops.KnowsWindowsOfFiveSecondsOnly,
+    wrong_drops.LeavesOutTheMaximum,
+    wrong_drops.LetsARegistrationWinATie,
     wrong_stores.DropsATier,
     wrong_stores.DropsByTheClock,
     wrong_stores.DropsNothing,
@@ -52,11 +60,14 @@ WRONG: tuple[type[FaultyStore], ...] = (
 
 # Opening a SQLite store takes its time, so each meets only the part that concerns it.
 WRONG_IN_SQLITE: dict[type[SqlStore], type[Conformance]] = {
+    wrong_drops.EmptiesItsBuckets: DropConformance,
+    wrong_drops.KeepsAnInstanceForAnother: DropConformance,
     wrong_sqlite_stores.CommitsEachOperation: FencingConformance,
     wrong_sqlite_stores.DeletesNoRowAndFencesNone: FencingConformance,
     wrong_sqlite_stores.DropsWhatIsNotEmpty: DropConformance,
     wrong_sqlite_stores.NeverFences: FencingConformance,
     wrong_sqlite_stores.SortsItsPointers: DirectoryConformance,
+    wrong_sqlite_stores.StopsAtACorruptRow: FrozenConformance,
 }
 MORE_THAN_A_PAGE = 2 * wrong_stores.PAGE + 1
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from uuid import UUID, uuid4
 
 import pg8000.dbapi
@@ -165,6 +167,31 @@ def test_connections_that_end_again_and_again_are_unavailable(database: Database
     assert store.read(started.transaction_id) is None
 
 
+def test_connections_to_a_server_that_has_become_a_standby_are_replaced_by_those_to_the_primary(
+    database: Database,
+) -> None:
+    wire, started = Wire(), row()
+    store = database.store(connect=wire.connect)
+    use_together(database, store, 5)
+    wire.statements.clear()
+    become_a_standby = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
+    wire.before = once("BEGIN", lambda connection: connection.execute_simple(become_a_standby))
+    store.apply(register(transaction_id=started.transaction_id), first(started))
+    assert wire.statements.count("BEGIN") == 2
+    # The other four may lead to the standby too.
+    wait_until(lambda: database.connections() == 1)
+    assert read_row(store, started.transaction_id) == started
+
+
+def test_a_standby_is_tried_once_more_and_then_told(database: Database) -> None:
+    wire = Wire()
+    database.sql(f"ALTER DATABASE {database.name} SET default_transaction_read_only = on")
+    store = database.store(connect=wire.connect)
+    with pytest.raises(StoreUnavailable, match="name the primary and not a standby"):
+        store.apply(first(row()))
+    assert wire.statements.count("BEGIN") == 2
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_commit_without_an_answer_is_unknown_and_reading_tells(database: Database, is_there: bool) -> None:
     wire, started = Wire(), row()
@@ -228,6 +255,93 @@ def test_a_call_that_is_interrupted_leaves_no_answer_for_the_next(database: Data
     assert database.connections() == 1
 
 
+# -- one time-out for a whole call ------------------------------------------------------------------------------
+
+
+@contextmanager
+def takes_at_most(seconds: float) -> Iterator[None]:
+    """Fail if it takes longer."""
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert took <= seconds, f"it took {took:.2f} s"
+
+
+def write(store: Store) -> None:
+    """Write a row."""
+    store.apply(first(row()))
+
+
+def read(store: Store) -> None:
+    """Read a row."""
+    store.read(uuid4())
+
+
+@pytest.mark.parametrize(("call", "told", "kept"), [(write, "due to lock timeout", 20), (read, "timed out", 19)])
+def test_what_is_spent_on_waiting_for_a_connection_is_not_left_to_the_statement(
+    database: Database, call: Callable[[Store], None], told: str, kept: int
+) -> None:
+    store = database.store(timeout=2)
+    store.apply(first(row()))
+    with database.cursor() as cursor, database.used_up(store) as free:
+        cursor.execute("BEGIN")
+        cursor.execute("LOCK TABLE es_transaction IN ACCESS EXCLUSIVE MODE")
+        threading.Timer(1.2, free).start()
+        with takes_at_most(2.3), pytest.raises(StoreUnavailable, match=told):
+            call(store)
+        cursor.execute("ROLLBACK")
+    wait_until(lambda: database.connections() == kept)
+    store.apply(first(row()))
+
+
+SLOW = """
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_sleep({seconds}); {then} END $$
+"""
+SLOWLY = "CREATE TRIGGER slow BEFORE INSERT ON {} FOR EACH ROW EXECUTE FUNCTION slow()"
+
+
+def test_statements_that_are_slow_together_end_with_the_call(database: Database) -> None:
+    database.sql(SLOW.format(seconds=0.6, then="RETURN NEW;"))
+    for table in ("es_days_by_year", "es_recovery_windows_by_day", "es_buckets_by_instance"):
+        database.sql(SLOWLY.format(table))
+    store = database.store(timeout=1.5)
+    with takes_at_most(1.7), pytest.raises(StoreUnavailable, match="due to statement timeout"):
+        store.apply(register())
+    assert list(store.days(2023)) == []
+    assert database.connections() == 1, "the server was told what is left, so the connection is good"
+
+
+def test_repeats_end_with_the_call(database: Database) -> None:
+    database.sql(SLOW.format(seconds=0.6, then="RAISE EXCEPTION 'again' USING ERRCODE = '40001';"))
+    database.sql(SLOWLY.format("es_transaction"))
+    wire = Wire()
+    store = database.store(timeout=1.5, connect=wire.connect)
+    with takes_at_most(1.7), pytest.raises(StoreUnavailable, match="due to statement timeout"):
+        store.apply(first(row()))
+    assert wire.statements.count("BEGIN") == 3
+
+
+def test_a_server_that_accepts_and_says_nothing_is_unavailable_after_the_time_out(database: Database) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        store = database.store(timeout=0.5, port=silent.getsockname()[1])
+        with takes_at_most(0.8), pytest.raises(StoreUnavailable, match="timed out"):
+            store.now()
+
+
+def test_a_commit_for_which_no_time_is_left_is_not_sent_and_nothing_is_written(database: Database) -> None:
+    wire, started = Wire(), row()
+    store = database.store(timeout=0.5, connect=wire.connect)
+
+    def hesitate(connection: Connection) -> None:
+        threading.Event().wait(0.6)
+
+    wire.before = once("COMMIT", hesitate)
+    with pytest.raises(StoreUnavailable, match=r"nothing is left of the 0\.5 s that a call may take"):
+        store.apply(first(started))
+    assert store.read(started.transaction_id) is None
+
+
 # -- conflicts that the server tells ---------------------------------------------------------------------------
 
 FAILS = """
@@ -268,6 +382,7 @@ def test_a_conflict_that_does_not_end_is_unavailable_and_nothing_is_written(
         ("55P03", Failure.REFUSED),
         ("23505", Failure.REFUSED),
         ("57P01", Failure.LOST),
+        ("25006", Failure.LOST),
         ("08006", Failure.LOST),
     ],
 )
@@ -293,6 +408,24 @@ def test_a_store_that_came_to_rest_has_no_connection_and_opens_one_when_it_is_us
     assert not waits.done()
     store.after_fork_in_parent()
     waits.result()
+    assert read_row(store, started.transaction_id) == started
+
+
+def test_calls_go_on_if_the_last_moment_before_a_fork_is_interrupted(database: Database) -> None:
+    interrupted: list[str] = []
+
+    class Interrupting(Connection):
+        def close(self) -> None:
+            super().close()
+            if not interrupted:
+                interrupted.append("once")
+                raise KeyboardInterrupt
+
+    store, started = database.store(connect=Interrupting), row()
+    store.apply(first(row()))
+    with pytest.raises(KeyboardInterrupt):
+        store.before_fork(1)
+    database.meanwhile(store.apply, first(started)).result(10)
     assert read_row(store, started.transaction_id) == started
 
 

@@ -86,7 +86,7 @@ def test_every_connection_loses_nothing_waits_for_nothing_long_and_says_whose_it
         )
         assert dict(cursor.fetchall()) == {
             "synchronous_commit": "on",
-            "statement_timeout": "5000",
+            "statement_timeout": "4750",
             "lock_timeout": "4500",
             "idle_in_transaction_session_timeout": "5000",
             "default_transaction_isolation": "read committed",
@@ -196,11 +196,8 @@ def test_a_standby_is_told_and_passes(database: Database) -> None:
 
 def test_a_pool_that_is_used_up_is_unavailable_and_then_goes_on(database: Database) -> None:
     store = database.store(timeout=0.2)
-    taken = [store._backend.engine.raw_connection() for _ in range(CONNECTIONS)]
-    with pytest.raises(StoreUnavailable, match="no connection to the database"):
+    with database.used_up(store), pytest.raises(StoreUnavailable, match=f"all {CONNECTIONS} connections of this"):
         store.apply(first(row()))
-    for connection in taken:
-        connection.close()
     store.apply(first(row()))
 
 

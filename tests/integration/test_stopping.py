@@ -372,6 +372,53 @@ signal.signal(signal.SIGTERM, lambda number, frame: (print("mine", flush=True), 
         assert process.wait(20) == -signal.SIGTERM
 
 
+# Tells of each signal once our handler is done with it, unless that ended the process.
+TELLS = """
+ours = signal.getsignal(signal.SIGTERM)
+signal.signal(signal.SIGTERM, lambda number, frame: (ours(number, frame), print("told", flush=True)))
+"""
+
+
+def test_a_second_sigterm_does_not_cut_the_wait_for_the_runs_short(child: Child, tmp_path: Path) -> None:
+    with child(TELLS + IN_A_THREAD) as process:
+        assert process.stdout is not None
+        for _ in range(3):
+            process.send_signal(signal.SIGTERM)
+            assert process.stdout.readline() == "told\n"
+        (tmp_path / "go").touch()
+        assert process.stdout.readline().split()[1] == "PROCESS_PAUSED"
+        assert process.wait(20) == -signal.SIGTERM
+
+
+FORKS_WHILE_IT_WAITS = """
+thread.start()
+inside.wait()
+print("inside", flush=True)
+while not engine._in_flight.stopping:
+    threading.Event().wait(0.01)
+child = os.fork()
+while child == 0:
+    threading.Event().wait(0.01)
+ended = 0
+while not ended:
+    # Again and again, since a child forgets what it was sent before it had left the fork.
+    os.kill(child, signal.SIGTERM)
+    ended, how = os.waitpid(child, os.WNOHANG)
+    threading.Event().wait(0.01)
+print(how, flush=True)
+thread.join()
+"""
+
+
+def test_sigterm_ends_a_child_that_was_forked_while_its_parent_waits_for_its_runs(child: Child, tmp_path: Path) -> None:
+    with child(FORKS_WHILE_IT_WAITS) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{signal.SIGTERM.value}\n"
+        (tmp_path / "go").touch()
+        assert process.stdout.readline().split()[1] == "PROCESS_PAUSED"
+
+
 @pytest.mark.parametrize(
     ("before", "settings"),
     [

@@ -12,7 +12,7 @@ import subprocess
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Server:
 
     folder: Path
     port: int
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def create(cls, folder: Path) -> Server:
@@ -70,14 +71,29 @@ class Server:
         return str(self.folder / "data")
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200"
-        log = str(self.folder / "log")
-        self._run("pg_ctl", "-D", self.data, "-o", options, "-l", log, "-w", "-t", str(LONGEST), "start")
+        """Start it, and wait until it answers. It ends with the thread that calls this."""
+        settings = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200")
+        options = [option for setting in settings for option in ("-c", setting)]
+        # A server that nobody will stop any more ends at once and leaves no shared memory behind. Not by pg_ctl, which
+        # goes and leaves it without whom to end with.
+        guard = ["setpriv", "--pdeathsig", "QUIT"]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*guard, program("postgres"), "-D", self.data, "-p", str(self.port), *options],
+                user=self._user(),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_until(self._is_ready, LONGEST)
 
     def stop(self) -> None:
         """End it, and every connection to it, at once but in order."""
-        self._run("pg_ctl", "-D", self.data, "-m", "fast", "-w", "-t", str(LONGEST), "stop")
+        process = self._running()
+        process.send_signal(signal.SIGINT)
+        process.wait(LONGEST)
 
     def restart(self) -> None:
         """Stop it and start it."""
@@ -86,13 +102,18 @@ class Server:
 
     def kill(self) -> None:
         """End it and its processes with SIGKILL, and wait until they are gone: a new one would wait for them."""
-        pid = int(Path(self.data, "postmaster.pid").read_text().splitlines()[0])
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        processes = (pid, *map(int, children))
-        for each in processes:
+        process = self._running()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+        for child in children:
             with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
-        wait_until(lambda: not any(Path(f"/proc/{each}").exists() for each in processes))
+                os.kill(int(child), signal.SIGKILL)
+        process.wait(LONGEST)
+        wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+    def process_id(self) -> int:
+        """The process that started all others of it."""
+        return self._running().pid
 
     def use_tls(self, certificate: str, key: str) -> None:
         """Let new connections speak TLS with that certificate; its key must be without a password."""
@@ -131,6 +152,21 @@ class Server:
             return list(cursor.fetchall()) if cursor.description else []
         finally:
             connection.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the server was never started"
+        return self._process
+
+    def _is_ready(self) -> bool:
+        """Whether it says in its own file that it takes connections."""
+        process = self._running()
+        assert process.poll() is None, (self.folder / "log").read_text()
+        try:
+            pid, *_, state = Path(self.data, "postmaster.pid").read_text().splitlines()
+        except (FileNotFoundError, ValueError):
+            return False
+        # What a killed one left behind says so too.
+        return int(pid) == process.pid and state.strip() == "ready"
 
     def _set_tls(self, state: str) -> None:
         self.sql("postgres", f"ALTER SYSTEM SET ssl = {state}")

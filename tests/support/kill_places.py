@@ -54,6 +54,9 @@ class KillPlace(Protocol):
     def tables(self, folder: Path) -> dict[str, list[Record]]:
         """Every record of each table that belongs to a child."""
 
+    def row(self, folder: Path) -> Record:
+        """The row of a child's only transaction, read while the child lives and by itself."""
+
     def let_claims_expire(self, folder: Path, *, never: bool) -> None:
         """Let every claim of a child expire never, or now."""
 
@@ -86,6 +89,11 @@ class SqlitePlace:
                     shutil.copy(folder / name, copies)
             return dict(zip(TABLES, rows_of(Path(copies) / "shop.db", *TABLES), strict=True))
 
+    def row(self, folder: Path) -> Record:
+        # Not from a copy: a process that closes a file gives up the locks of its other connections to it.
+        ((row,),) = rows_of(folder / "shop.db", "es_transaction")
+        return row
+
     def let_claims_expire(self, folder: Path, *, never: bool) -> None:
         with closing(sqlite3.connect(folder / "shop.db")) as connection, connection:
             when = 2**62 if never else 1
@@ -114,13 +122,18 @@ class PostgresqlPlace:
         self._run("INSERT INTO es_settings VALUES ('default', 'default', %s, %s, %s, %s)", self.service(folder), *GRID)
 
     def tables(self, folder: Path) -> dict[str, list[Record]]:
-        return {
-            table: self._run(f"SELECT * FROM {table} WHERE service_name = %s", self.service(folder)) for table in TABLES
-        }
+        return {table: self._records(table, folder) for table in TABLES}
+
+    def row(self, folder: Path) -> Record:
+        (row,) = self._records("es_transaction", folder)
+        return row
 
     def let_claims_expire(self, folder: Path, *, never: bool) -> None:
         update = "UPDATE es_execution_markers SET expires_at = %s WHERE step_id = '#claim' AND service_name = %s"
         self._run(update, 2**62 if never else 1, self.service(folder))
+
+    def _records(self, table: str, folder: Path) -> list[Record]:
+        return self._run(f"SELECT * FROM {table} WHERE service_name = %s", self.service(folder))
 
     def _run(self, statement: str, *values: Any) -> list[Record]:
         cursor = self._connection.cursor()
@@ -160,17 +173,11 @@ class CassandraPlace:
         )
 
     def tables(self, folder: Path) -> dict[str, list[Record]]:
-        # The keyspace is small, and only a test walks through it whole.
-        service = self.service(folder)
-        return {
-            table: [
-                {name: _plain(value) for name, value in record.items()}
-                for record in self._run(
-                    f"SELECT * FROM {self._keyspace}.{table} WHERE service_name = %s ALLOW FILTERING", service
-                )
-            ]
-            for table in TABLES
-        }
+        return {table: self._records(table, folder) for table in TABLES}
+
+    def row(self, folder: Path) -> Record:
+        (row,) = self._records("es_transaction", folder)
+        return row
 
     def let_claims_expire(self, folder: Path, *, never: bool) -> None:
         # Never is soon enough by their time to live.
@@ -180,6 +187,12 @@ class CassandraPlace:
                 where = " AND ".join(f"{name} = %s" for name in key)
                 values = [UUID(marker[name]) if name == "transaction_id" else marker[name] for name in key]
                 self._run(f"DELETE FROM {self._keyspace}.es_execution_markers WHERE {where} IF EXISTS", *values)
+
+    def _records(self, table: str, folder: Path) -> list[Record]:
+        # The keyspace is small, and only a test walks through it whole.
+        text = f"SELECT * FROM {self._keyspace}.{table} WHERE service_name = %s ALLOW FILTERING"
+        found = self._run(text, self.service(folder))
+        return [{name: _plain(value) for name, value in record.items()} for record in found]
 
     def _run(self, text: str, *values: Any) -> list[Record]:
         statement = SimpleStatement(
@@ -205,22 +218,19 @@ def service_of(folder: Path) -> str:
 @contextmanager
 def postgresql_place(server: Server, database: str) -> Iterator[PostgresqlPlace]:
     """A database of a server."""
-    url = f"postgresql://127.0.0.1:{server.port}/{database}"
-    with closing(_connected(url)) as connection:
+    with postgresql_at(f"postgresql://127.0.0.1:{server.port}/{database}") as place:
+        yield place
+
+
+@contextmanager
+def postgresql_at(url: str) -> Iterator[PostgresqlPlace]:
+    """The database that a URL names."""
+    parts = urlsplit(url)
+    login = {"user": USERNAME, "password": PASSWORD, "ssl_context": False}
+    database = parts.path[1:]
+    with closing(pg8000.dbapi.connect(host=parts.hostname, port=parts.port, database=database, **login)) as connection:
         connection.autocommit = True
         yield PostgresqlPlace(url, connection)
-
-
-def _connected(url: str) -> Any:
-    parts = urlsplit(url)
-    return pg8000.dbapi.connect(
-        host=parts.hostname,
-        port=parts.port,
-        user=USERNAME,
-        password=PASSWORD,
-        database=parts.path[1:],
-        ssl_context=False,
-    )
 
 
 @contextmanager
@@ -230,27 +240,29 @@ def cassandra_place(node: Node, keyspace: str) -> Iterator[CassandraPlace]:
         yield CassandraPlace(node, keyspace, session)
 
 
+@contextmanager
+def place_at(url: str, folder: Path) -> Iterator[KillPlace]:
+    """The place of a child's URL, for the child."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        yield SqlitePlace(folder / "shop.db")
+    elif parts.scheme == "postgresql":
+        with postgresql_at(url) as database:
+            yield database
+    else:
+        node = Node(Path(), str(parts.hostname).rpartition(".")[0], port=parts.port or 9042)
+        with cassandra_place(node, parts.path[1:]) as keyspace:
+            yield keyspace
+
+
+def row_at(url: str, folder: Path) -> Record:
+    """The row of a child's only transaction, read past the library by the child."""
+    with place_at(url, folder) as place:
+        return place.row(folder)
+
+
 def rows_of(database: Path, *tables: str) -> list[list[Record]]:
     """Every record of each of the tables of a SQLite file."""
     with closing(sqlite3.connect(database)) as connection:
         connection.row_factory = sqlite3.Row
         return [[dict(record) for record in connection.execute(f"SELECT * FROM {table}")] for table in tables]
-
-
-def row_at(url: str, service: str) -> Record:
-    """The row of a service's only transaction, read past the library by a child."""
-    statement = "SELECT restore_date, restore_window FROM {}es_transaction WHERE service_name = %s"
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        ((row,),) = rows_of(Path(url.removeprefix("sqlite:///")), "es_transaction")
-    elif parts.scheme == "postgresql":
-        with closing(_connected(url)) as connection:
-            cursor = connection.cursor()
-            cursor.execute(statement.format(""), (service,))
-            date, window = cursor.fetchone()
-            row = {"restore_date": date, "restore_window": window}
-    else:
-        with plain_session(Node(Path(), str(parts.hostname).rpartition(".")[0], port=parts.port or 9042)) as session:
-            text = statement.format(f"{parts.path[1:]}.") + " ALLOW FILTERING"
-            row = session.execute(text, [service]).one()
-    return dict(row)

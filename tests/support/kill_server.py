@@ -85,7 +85,7 @@ class Child:
                 self._points,
                 self._time,
                 self._scenario.script,
-                lambda: row_at(job["url"], job["service"]),
+                lambda: row_at(job["url"], self._folder),
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -11,7 +12,7 @@ from stacksaga_flask import SystemTime
 from stacksaga_flask.store.contract import Scope
 from stacksaga_flask.store.sql.backend import Backend
 from stacksaga_flask.store.sql.backend import Cursor as SqlCursor
-from stacksaga_flask.store.sql.postgresql import postgresql_backend
+from stacksaga_flask.store.sql.postgresql import CONNECTIONS, postgresql_backend
 from stacksaga_flask.store.sql.postgresql_connection import Connection, Cursor
 from stacksaga_flask.store.sql.store import SqlStore
 from tests.services.postgresql import PASSWORD, USERNAME, Server
@@ -77,7 +78,7 @@ class Database:
         """A backend for it."""
         login = {"host": "127.0.0.1", "port": self.server.port, "username": USERNAME, "password": PASSWORD}
         given = {**login, "database": self.name, "ssl_context": None, **options}
-        return postgresql_backend(timeout=timeout, **given)
+        return postgresql_backend(timeout=timeout, time_source=SystemTime(), **given)
 
     def store(self, scope: Scope = SHOP, **options: Any) -> SqlStore:
         """A store in it."""
@@ -97,6 +98,24 @@ class Database:
             yield connection.cursor()
         finally:
             connection.invalidate()
+
+    @contextmanager
+    def used_up(self, store: SqlStore) -> Iterator[Callable[[], None]]:
+        """Have all connections of a store in use, until the end or until what is given is called."""
+        in_use, free = threading.Barrier(CONNECTIONS + 1, timeout=20), threading.Event()
+
+        def hold(_: SqlCursor) -> None:
+            in_use.wait()
+            free.wait()
+
+        holders = [self.meanwhile(store._pool.run, hold) for _ in range(CONNECTIONS)]
+        in_use.wait()
+        try:
+            yield free.set
+        finally:
+            free.set()
+            for each in holders:
+                each.result()
 
     def meanwhile(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
         """Begin to do it in a thread."""

@@ -12,6 +12,7 @@ from stacksaga_flask.store.columns import (
     NULLABLE,
     TRANSACTION_COLUMNS,
     TRYOUT_COLUMNS,
+    frozen_row,
     transaction_row,
     transaction_values,
     tryout,
@@ -19,6 +20,7 @@ from stacksaga_flask.store.columns import (
 )
 from stacksaga_flask.store.contract import (
     ExecutionType,
+    FrozenRow,
     Path,
     ProtectionMode,
     RunningStatus,
@@ -112,3 +114,14 @@ def test_a_tryout_that_no_version_of_ours_writes_is_told(column: str, value: obj
     found = dict(zip(TRYOUT_COLUMNS, tryout_values(TRYOUT, time=same), strict=True))
     with pytest.raises(CorruptRow, match=f"transaction {ID}: es_transaction_tryout.{column} is"):
         tryout(ID, tuple({**found, column: value}.values()), time=same)
+
+
+def test_a_frozen_row_comes_back_as_it_was() -> None:
+    assert frozen_row(ID, 3, "why", time=same) == FrozenRow(transaction_id=ID, frozen_at=3, reason="why")
+
+
+@pytest.mark.parametrize(("frozen_at", "reason", "column"), [(None, "why", "frozen_at"), (3, None, "reason")])
+def test_a_frozen_row_that_lacks_a_value_is_told(frozen_at: int | None, reason: str | None, column: str) -> None:
+    with pytest.raises(CorruptRow, match=f"transaction {ID}: es_frozen_transaction.{column} is NULL") as failure:
+        frozen_row(ID, frozen_at, reason, time=same)
+    assert failure.value.transaction_id == ID

@@ -25,7 +25,7 @@ from stacksaga_flask.store.cassandra.failures import Kind, found_no_node, meanin
 from stacksaga_flask.store.cassandra.link import Link
 from stacksaga_flask.store.cassandra.place import Place
 from stacksaga_flask.store.cassandra.plan import plan
-from stacksaga_flask.store.columns import transaction_row, tryout
+from stacksaga_flask.store.columns import frozen_row, transaction_row, tryout
 from stacksaga_flask.store.contract import (
     LAST_WINDOW,
     FrozenRow,
@@ -148,10 +148,9 @@ class CassandraStore:
             yield tryout(transaction_id, record, time=_microseconds)
 
     def frozen(self) -> Iterator[FrozenRow]:
-        """All frozen rows of the scope, in no order."""
-        for region, cluster, service_name, transaction_id, frozen_at, reason in self._rows("read_all_frozen", ()):
-            if (region, cluster, service_name) == self.scope:
-                yield FrozenRow(transaction_id=transaction_id, frozen_at=_microseconds(frozen_at), reason=reason)
+        """All frozen rows of the scope, in no order. A corrupt one raises in its turn; the next call goes on."""
+        ours = (record[3:] for record in self._rows("read_all_frozen", ()) if record[:3] == self.scope)
+        return map(_frozen_row, ours)
 
     def marker(self, transaction_id: UUID, step_id: str) -> Marker | None:
         """One marker, after every conditional write that was answered or is under way (R16)."""
@@ -286,6 +285,11 @@ def _together(errors: list[StoreError], sent: int) -> StoreError:
     result = OutcomeUnknown(f"a part of the call was written and another was not: {errors[0]}")
     result.__cause__ = errors[0]
     return result
+
+
+def _frozen_row(record: Any) -> FrozenRow:
+    transaction_id, frozen_at, reason = record
+    return frozen_row(transaction_id, frozen_at, reason, time=_microseconds)
 
 
 def _marker(step_id: str, execution_state: str | None, result: bytes | None) -> Marker | None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from sqlalchemy import Engine, Insert, Table
 from stacksaga_schema import SqlDialect
 
+from stacksaga_flask.clock import TimeSource
 from stacksaga_flask.errors import StoreError
 
 
@@ -42,7 +43,7 @@ class Failure(enum.Enum):
 
     REFUSED = "the connection is good, and the same would fail again"
     CONFLICT = "the connection is good, and the same may succeed: a deadlock"
-    LOST = "the connection is gone, and so may be all that are as old"
+    LOST = "the connection is gone or leads to a standby by now, and so may all that are as old"
     BROKEN = "the connection cannot be used, as an answer may still come on it: a time-out"
 
 
@@ -67,6 +68,12 @@ class Backend:
     """SQL that lists the tables that a statement would find."""
     driver_errors: tuple[type[Exception], ...]
     """The roots of what the driver raises."""
+    timeout: float
+    """Seconds that a call may take."""
+    time_source: TimeSource
+    """Whose time passes meanwhile."""
+    connections: int
+    """How many calls may have a connection of their own at once, besides a single writer's."""
     single_writer: bool
     """Whether the database has one writer at a time, so that a process gathers its writes into groups."""
     failure: Callable[[Exception], Failure]

@@ -34,7 +34,11 @@ class HeldWriter(Writer):
         """Wait until nobody writes, keep it so, and close the connection. Without success all is as before."""
         if not self._in_use.acquire(timeout=timeout):
             return False
-        self.close()
+        try:
+            self.close()
+        except BaseException:
+            self.go_on()
+            raise
         return True
 
     def go_on(self) -> None:

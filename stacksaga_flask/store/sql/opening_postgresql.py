@@ -25,15 +25,15 @@ def check(settings: Settings) -> None:
 
 def open_store(settings: Settings, time_source: TimeSource) -> Store:
     """See `stacksaga_flask.store.opening.open_store`."""
-    return open_backend(_backend(settings), settings, time_source, see_to_tables=require_tables)
+    return open_backend(_backend(settings, time_source), settings, time_source, see_to_tables=require_tables)
 
 
 def init_schema(settings: Settings, time_source: TimeSource, setup: Setup) -> list[str]:
     """See `stacksaga_flask.store.opening.init_schema`."""
-    return init_backend(_backend(settings), settings)
+    return init_backend(_backend(settings, time_source), settings)
 
 
-def _backend(settings: Settings) -> Backend:
+def _backend(settings: Settings, time_source: TimeSource) -> Backend:
     address = _address(settings)
     (host, port), *_ = address.hosts
     return postgresql_backend(
@@ -44,6 +44,7 @@ def _backend(settings: Settings) -> Backend:
         password=address.password,
         ssl_context=address.tls,
         timeout=settings.request_timeout / SECOND,
+        time_source=time_source,
     )
 
 

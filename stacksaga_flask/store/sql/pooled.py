@@ -8,8 +8,9 @@ from typing import Final, TypeVar
 
 from sqlalchemy import PoolProxiedConnection
 
-from stacksaga_flask.errors import StoreError
+from stacksaga_flask.errors import StoreError, StoreUnavailable
 from stacksaga_flask.store.sql.backend import Backend, Cursor, Failure
+from stacksaga_flask.store.sql.deadline import CALL, Deadline
 from stacksaga_flask.store.sql.writer import connection_errors, explained
 
 T = TypeVar("T")
@@ -28,15 +29,32 @@ class Pool:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._generation = 0
+        # Here and not in the pool of connections, whose wait is the same for all.
+        self._free = threading.Semaphore(backend.connections)
 
     def run(self, work: Callable[[Cursor], T], *, commits: bool = False) -> T:
-        """Do some work, as one transaction if it is to be committed.
+        """Do some work, as one transaction if it is to be committed, before the backend's time-out has passed.
 
         What failed before its COMMIT was sent is done again if `REPEATS` says so. A COMMIT never is.
 
         Raises:
             StoreError: Nothing was written, or the commit was not acknowledged.
         """
+        backend = self._backend
+        deadline = Deadline(backend.name, backend.timeout, backend.time_source)
+        if not self._free.acquire(timeout=deadline.left()):
+            raise StoreUnavailable(
+                f"{backend.name}: all {backend.connections} connections of this process were in use for "
+                f"{backend.timeout:g} s; nothing was written: run more processes with fewer threads or greenlets each"
+            )
+        call = CALL.set(deadline)
+        try:
+            return self._run(work, deadline, commits=commits)
+        finally:
+            CALL.reset(call)
+            self._free.release()
+
+    def _run(self, work: Callable[[Cursor], T], deadline: Deadline, *, commits: bool) -> T:
         repeats = dict(REPEATS)
         while True:
             connection = self._take()
@@ -48,7 +66,7 @@ class Pool:
             except self._backend.driver_errors as error:
                 failure = self._backend.failure(error)
                 self._give_up(connection, failure)
-                if not repeats.get(failure):
+                if not repeats.get(failure) or deadline.over:
                     raise explained(self._backend.refusal, error) from error
                 repeats[failure] -= 1
                 continue
@@ -99,6 +117,9 @@ class Pool:
             if self._backend.in_transaction(connection.driver_connection):
                 connection.cursor().execute("ROLLBACK")
         except self._backend.driver_errors:
+            return False
+        except StoreUnavailable:
+            # No time is left to the call.
             return False
         except BaseException:
             connection.invalidate()

@@ -11,9 +11,10 @@ import pg8000.dbapi
 from sqlalchemy import URL, QueuePool, create_engine
 from sqlalchemy.dialects.postgresql import insert
 
+from stacksaga_flask.clock import TimeSource
 from stacksaga_flask.errors import OutcomeUnknown, SchemaMissing, StoreError, StoreRefused, StoreUnavailable
 from stacksaga_flask.store.sql.backend import Backend, Failure
-from stacksaga_flask.store.sql.postgresql_connection import Connection, connected_socket
+from stacksaga_flask.store.sql.postgresql_connection import Connection, connected_socket, limits
 
 NOW: Final = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
 TABLES: Final = "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p') AND pg_table_is_visible(oid)"
@@ -22,13 +23,13 @@ SETUP_LOCK: Final = "SELECT pg_advisory_xact_lock(7381264915370924)"
 TABLE_LOCK: Final = "LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE"
 CONNECTIONS: Final = 20
 """How many a process has at most. They are opened when needed and kept, since a log-in costs more than a step."""
-SLACK: Final = 2.0
-"""Seconds by which this side waits longer than the server does, so that it is the server that gives up."""
 
 _CONFLICTS: Final = ("40P01", "40001")
 """A deadlock and a failure to serialise: the server has rolled back."""
 _ENDED: Final = ("08", "57P")
 """Classes of errors that end the connection."""
+_READ_ONLY: Final = "25006"
+"""The server has become a standby, or always was one; the address may lead to the primary by now."""
 _LACKS: Final = ("42P01", "42703", "3F000")
 _PASSING: Final = ("53", "55", "57", "58", "08", "25", "40", "XX")
 """Classes of errors that may not come again: resources, locks, an operator's doing, the system's failures."""
@@ -42,7 +43,7 @@ _REMEDIES: Final = {
     "3D000": "create it (`createdb`), then run `flask stacksaga init-schema`",
     "42501": "grant this user SELECT, INSERT, UPDATE and DELETE on the tables",
     "53300": "raise the server's max_connections, or run fewer processes",
-    "25006": "name the primary and not a standby in STACKSAGA_STORE",
+    _READ_ONLY: "name the primary and not a standby in STACKSAGA_STORE",
 }
 
 
@@ -55,15 +56,15 @@ def postgresql_backend(
     password: str | None,
     ssl_context: ssl.SSLContext | None,
     timeout: float,
+    time_source: TimeSource,
     connect: Callable[..., Any] = Connection,
 ) -> Backend:
-    """A backend for one database; nothing is opened yet. `timeout` is how many seconds a statement may take."""
+    """A backend for one database; nothing is opened yet. `timeout` is how many seconds a call may take."""
     name = f"PostgreSQL at {host}:{port}, database {database}, user {username or 'postgres'}"
-    milliseconds = str(round(timeout * 1000))
     creator = partial(
         _open,
         connect,
-        timeout + SLACK,
+        limit=timeout,
         host=host,
         port=port,
         database=database,
@@ -76,10 +77,8 @@ def postgresql_backend(
             # Nothing acknowledged is lost; nobody who was stopped keeps a lock.
             "synchronous_commit": "on",
             "default_transaction_isolation": "read committed",
-            "statement_timeout": milliseconds,
-            # The sooner of the two, so that the error tells what was waited for.
-            "lock_timeout": str(round(timeout * 900)),
-            "idle_in_transaction_session_timeout": milliseconds,
+            "idle_in_transaction_session_timeout": str(round(timeout * 1000)),
+            **limits(timeout),
             "timezone": "UTC",
             "client_encoding": "UTF8",
         },
@@ -90,7 +89,6 @@ def postgresql_backend(
         poolclass=QueuePool,
         pool_size=CONNECTIONS,
         max_overflow=0,
-        pool_timeout=timeout,
         pool_reset_on_return=None,
     )
     return Backend(
@@ -103,6 +101,9 @@ def postgresql_backend(
         begin="BEGIN",
         tables=TABLES,
         driver_errors=(pg8000.dbapi.Error, OSError),
+        timeout=timeout,
+        time_source=time_source,
+        connections=CONNECTIONS,
         single_writer=False,
         failure=failure,
         setup_lock=SETUP_LOCK,
@@ -124,7 +125,7 @@ def failure(error: Exception) -> Failure:
     if code in _CONFLICTS:
         return Failure.CONFLICT
     # The class has a statement's time-out too, which ends no connection.
-    return Failure.LOST if code.startswith(_ENDED) else Failure.REFUSED
+    return Failure.LOST if code.startswith(_ENDED) or code == _READ_ONLY else Failure.REFUSED
 
 
 def refusal(name: str, error: Exception) -> StoreError:
@@ -160,10 +161,10 @@ def _not_reached(name: str, error: Exception) -> StoreError:
     return StoreUnavailable(f"{name}: {text}: see that host and port are right and the server is up")
 
 
-def _open(connect: Callable[..., Any], timeout: float, **options: Any) -> Any:
-    socket = connected_socket(options["host"], options["port"], timeout)
+def _open(connect: Callable[..., Any], *, limit: float, **options: Any) -> Any:
+    socket = connected_socket(options["host"], options["port"], limit)
     try:
-        return connect(sock=socket, **options)
+        return connect(sock=socket, limit=limit, **options)
     except BaseException:
         socket.close()
         raise

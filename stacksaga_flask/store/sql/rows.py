@@ -11,7 +11,7 @@ import msgspec
 
 from stacksaga_flask.store import columns
 from stacksaga_flask.store.columns import Values
-from stacksaga_flask.store.contract import Grid, Marker, Path, TransactionRow, Tryout
+from stacksaga_flask.store.contract import FrozenRow, Grid, Marker, Path, TransactionRow, Tryout
 
 _NAMES = msgspec.json.Decoder(tuple[str, ...])
 _encode = msgspec.json.Encoder().encode
@@ -47,6 +47,12 @@ def tryout_values(tryout: Tryout) -> Values:
 def tryout(transaction_id: UUID, record: Sequence[Any]) -> Tryout:
     """A tryout from a record of `columns.TRYOUT_COLUMNS`."""
     return columns.tryout(transaction_id, record, time=_same)
+
+
+def frozen_row(record: tuple[str, int | None, str | None]) -> FrozenRow:
+    """A frozen row from a record of transaction id, time and reason."""
+    transaction_id, frozen_at, reason = record
+    return columns.frozen_row(UUID(transaction_id), frozen_at, reason, time=_same)
 
 
 def marker_values(marker: Marker) -> Values:

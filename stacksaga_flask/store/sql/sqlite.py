@@ -26,6 +26,9 @@ from stacksaga_flask.store.sql.backend import Backend, Cursor, Failure
 # unixepoch('subsec'); a Julian day is too coarse a float for anything finer.
 NOW: Final = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
 RETRY_EVERY: Final = 10_000
+KEPT: Final = 4
+READERS: Final = 31
+"""How many calls of a process read at once; each has a connection, of which so many are kept."""
 
 Connect = Callable[..., sqlite3.Connection]
 
@@ -39,9 +42,8 @@ def sqlite_backend(
         URL.create("sqlite", database=str(path)),
         creator=creator,
         poolclass=QueuePool,
-        pool_size=4,
-        max_overflow=28,
-        pool_timeout=timeout,
+        pool_size=KEPT,
+        max_overflow=READERS + 1 - KEPT,
         pool_reset_on_return=None,
     )
     return Backend(
@@ -54,6 +56,9 @@ def sqlite_backend(
         begin="BEGIN IMMEDIATE",
         tables="SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
         driver_errors=(sqlite3.Error,),
+        timeout=timeout,
+        time_source=time_source,
+        connections=READERS,
         single_writer=True,
         failure=lambda error: Failure.REFUSED,
         setup_lock=None,

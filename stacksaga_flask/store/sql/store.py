@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -69,12 +70,15 @@ class SqlStore:
 
     def before_fork(self, timeout: float) -> None:
         """Wait for the calls under way and give back every connection; new calls wait (R2)."""
-        if not self._calls.hold_up(timeout):
-            raise StoreUnavailable(f"{self._backend.name}: calls were still under way after {timeout:g} s")
-        if not self._writes.hold_up(timeout):
-            self._calls.go_on()
-            raise StoreUnavailable(f"{self._backend.name}: a write was still under way after {timeout:g} s")
-        self._backend.engine.dispose()
+        with ExitStack() as goes_on:
+            if not self._calls.hold_up(timeout):
+                raise StoreUnavailable(f"{self._backend.name}: calls were still under way after {timeout:g} s")
+            goes_on.callback(self._calls.go_on)
+            if not self._writes.hold_up(timeout):
+                raise StoreUnavailable(f"{self._backend.name}: a write was still under way after {timeout:g} s")
+            goes_on.callback(self._writes.go_on)
+            self._backend.engine.dispose()
+            goes_on.pop_all()
 
     def after_fork_in_parent(self) -> None:
         """Let calls go on."""
@@ -145,11 +149,8 @@ class SqlStore:
         return (rows.tryout(transaction_id, record) for record in found)
 
     def frozen(self) -> Iterator[FrozenRow]:
-        """All frozen rows of the scope."""
-        return (
-            FrozenRow(transaction_id=UUID(transaction_id), frozen_at=frozen_at, reason=reason)
-            for transaction_id, frozen_at, reason in self._select(self._statements.select_frozen)
-        )
+        """All frozen rows of the scope. A corrupt one raises in its turn, and the next call gives the one after it."""
+        return map(rows.frozen_row, self._select(self._statements.select_frozen))
 
     def markers(self, transaction_id: UUID) -> tuple[Marker, ...]:
         """The whole marker partition by step id, without what has expired."""

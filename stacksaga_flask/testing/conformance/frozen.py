@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 from msgspec.structs import replace
 
+from stacksaga_flask.errors import CorruptRow
 from stacksaga_flask.store.contract import FrozenRow, RunningStatus, Store
 from stacksaga_flask.testing.conformance.harness import Conformance, StoreHarness
 from stacksaga_flask.testing.conformance.samples import T, first, read_row, row, then, with_status
@@ -22,6 +24,21 @@ def listed(store: Store) -> dict[UUID, FrozenRow]:
     by_id = {frozen.transaction_id: frozen for frozen in rows}
     assert len(by_id) == len(rows)
     return by_id
+
+
+def listed_and_corrupt(store: Store) -> tuple[set[UUID], set[UUID]]:
+    """The transactions whose frozen rows are listed, and those whose rows are told to be corrupt instead."""
+    rows = store.frozen()
+    found = list(iter(lambda: _next(rows), None))
+    whole = {each.transaction_id for each in found if isinstance(each, FrozenRow)}
+    return whole, {each.transaction_id for each in found if isinstance(each, CorruptRow)}
+
+
+def _next(rows: Iterator[FrozenRow]) -> FrozenRow | CorruptRow | None:
+    try:
+        return next(rows, None)
+    except CorruptRow as error:
+        return error
 
 
 class FrozenConformance(Conformance):
@@ -65,6 +82,15 @@ class FrozenConformance(Conformance):
         assert listed(store) == ({key: frozen_row(key, "late")} if store.fences_by_epoch else {})
         store.apply(replace(then(cold, at=T + 3), frozen=frozen_row(key, "new")))
         assert listed(store) == {key: frozen_row(key, "new")}
+
+    def test_a_corrupt_frozen_row_is_told_and_stops_the_listing_of_no_other(
+        self, store: Store, harness: StoreHarness
+    ) -> None:
+        rows = [row() for _ in range(4)]
+        store.apply(*(replace(first(r), frozen=frozen_row(r.transaction_id)) for r in rows))
+        keys = {r.transaction_id for r in rows}
+        spoilt = {r.transaction_id for r in rows[:2] if harness.spoil_frozen(store, r.transaction_id)}
+        assert listed_and_corrupt(store) == (keys - spoilt, spoilt)
 
     def test_more_frozen_rows_than_a_page_are_all_listed(self, store: Store, harness: StoreHarness) -> None:
         rows = [row() for _ in range(harness.more_than_a_page)]

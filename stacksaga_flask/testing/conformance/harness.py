@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TypeAlias
+from uuid import UUID
 
 import pytest
 
@@ -32,6 +33,13 @@ class StoreHarness(ABC):
     @abstractmethod
     def refuse(self, store: Store) -> AbstractContextManager[None]:
         """Within it, the next write of the store object is certainly not applied, as if it were unreachable."""
+
+    def spoil_frozen(self, store: Store, transaction_id: UUID) -> bool:
+        """Set the reason in this frozen row to NULL, past the store as somebody's hand would, and return True.
+
+        Left as it is where no hand can: a store that keeps typed rows cannot keep a corrupt one.
+        """
+        return False
 
     @abstractmethod
     def advance(self, microseconds: int) -> None:
