@@ -7,6 +7,7 @@ are microseconds here; in a configuration they are a text like ``"24h"``, a numb
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
@@ -22,6 +23,7 @@ from stacksaga_flask.config_values import (
     Read,
     boolean,
     consistency,
+    directory,
     duration,
     keyspace,
     plain_name,
@@ -38,6 +40,10 @@ _MINUTE = 60 * SECOND
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _ONE_MIB = 1024 * 1024
+
+
+def _run_directory() -> str:
+    return os.path.join(tempfile.gettempdir(), f"stacksaga-{os.getuid()}")
 
 
 class Domain(Struct, frozen=True, kw_only=True):
@@ -123,6 +129,9 @@ class Settings(Domain, frozen=True, kw_only=True, dict=True):
     """How long a daemon that was told to stop waits for running steps, in microseconds."""
     stop_at_sigterm: Annotated[bool, boolean] = True
     """Whether SIGTERM lets each run end the step it is in and parks it, before the server's own handler is called."""
+    run_directory: Annotated[str, directory] = field(default_factory=_run_directory)
+    """Directory of this host for the lock files by which the death of a process is noticed at once (R18); the workers
+    and the node need the same. Empty for none. ``stacksaga-UID`` in the system's temporary directory unless set."""
     claim_ttl: Annotated[int, duration(whole_seconds=True)] = 30 * SECOND
     """How long a claim lasts, in microseconds (R6)."""
     coordinator_lease: Annotated[int, duration()] = 30 * SECOND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -130,6 +131,13 @@ def text(value: Any) -> str:
     if isinstance(value, str) and value:
         return value
     raise BadValue("it must be a text; write one, or leave it out")
+
+
+def directory(value: Any) -> str:
+    """Read the path of a directory; an empty text stands for none."""
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    raise BadValue("it must be the path of a directory, or '' for none")
 
 
 def consistency(value: Any) -> str:

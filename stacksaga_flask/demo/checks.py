@@ -17,10 +17,10 @@ class Happened:
 
     Attributes:
         placed: The order.
-        answer: HTTP status.
+        answer: HTTP status; 0 for none.
         lacking: Expected headers that the answer has not.
-        transaction_id: The transaction that the answer names, or nothing.
-        status: That transaction's running status, as the status endpoint tells it.
+        transaction_id: The transaction that the answer names, or that was announced; or nothing.
+        status: That transaction's running status then, as the status endpoint tells it.
     """
 
     placed: Placed
@@ -62,8 +62,24 @@ def check_answers(happened: Iterable[Happened]) -> list[Check]:
         if placed.same_as is None and each.transaction_id and each.transaction_id in ids.values():
             faults.append("not a transaction of its own")
         ids[placed.name] = each.transaction_id
-        got = ", ".join([f"{each.answer} {each.status}", *faults])
-        checks.append(Check(placed.name, f"{expected.answer} {expected.status.value}", got))
+        got = ", ".join([f"{_told(each.answer)} {each.status}", *faults])
+        checks.append(Check(placed.name, f"{_told(expected.answer)} {expected.status.value}", got))
+    return checks
+
+
+def check_endings(happened: Iterable[Happened], endings: Mapping[str, tuple[str, str]]) -> list[Check]:
+    """What became of each order in the end, and which process ended it.
+
+    Args:
+        happened: What came of the orders.
+        endings: By transaction the running status now, and the kind of process that recorded it.
+    """
+    checks = []
+    for each in happened:
+        expected = each.placed.expected
+        ending = (expected.ending or expected.status).value
+        status, process = endings.get(each.transaction_id, ("no transaction", "nobody"))
+        checks.append(Check(each.placed.name, f"{ending} by the {expected.ended_by}", f"{status} by the {process}"))
     return checks
 
 
@@ -103,6 +119,10 @@ def _all(listings: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _money(listings: Mapping[str, Mapping[str, Any]], name: str) -> Decimal:
     amounts = (Decimal(effect["amount"]) for effect in _all(listings) if effect["effect"] == name)
     return sum(amounts, Decimal("0.00"))
+
+
+def _told(answer: int) -> str:
+    return str(answer) if answer else "no answer"
 
 
 def _shown(effects: Iterable[str]) -> str:

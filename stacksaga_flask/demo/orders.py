@@ -9,10 +9,13 @@ from typing import Any
 
 from stacksaga_flask import RunningStatus
 
+RUNNING = RunningStatus.PROCESSING
 COMPLETED = RunningStatus.PROCESS_COMPLETED
 COMPENSATED = RunningStatus.REVERT_COMPLETED
 PAUSED = RunningStatus.PROCESS_PAUSED
 
+SHOP, NODE = "shop", "node"
+"""The processes that run transactions: the shop's web workers, and the daemon's retry node."""
 SOLD = ("reserve", "charge", "ship", "confirm")
 
 
@@ -21,16 +24,20 @@ class Expected:
     """What must come of an order.
 
     Attributes:
-        answer: HTTP status.
-        status: Running status of the transaction that the answer names.
+        answer: HTTP status; 0 for no answer.
+        status: Running status of the transaction then.
         effects: What the participants have done for that transaction in the end, in this order.
         headers: Headers that the answer must have.
+        ending: Running status in the end, if it is another one.
+        ended_by: Which process ended it.
     """
 
     answer: int
     status: RunningStatus
     effects: tuple[str, ...]
     headers: tuple[str, ...] = ()
+    ending: RunningStatus | None = None
+    ended_by: str = SHOP
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class Placed:
         key: Its ``Idempotency-Key``.
         same_as: Name of the order whose transaction the answer must name; otherwise it must be a new one.
         told: Participants that are told to behave in some way while it is placed.
+        outage: For how many windows longer they go on behaving so.
+        kill_in: The effect of the step in whose middle the web worker is killed.
     """
 
     name: str
@@ -54,9 +63,11 @@ class Placed:
     key: str | None = None
     same_as: str | None = None
     told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outage: int = 0
+    kill_in: str | None = None
 
 
-BEHAVING = {"refuse": None, "unavailable": False}
+BEHAVING = {"refuse": None, "unavailable": False, "hold": False}
 """What a participant is told once an order that needed it otherwise was placed."""
 
 
@@ -92,13 +103,6 @@ def orders() -> list[Placed]:
             Expected(422, COMPENSATED, ()),
         ),
         Placed(
-            "payments away",
-            "payments answer 503, which passes: the transaction is paused, not lost and not undone",
-            lamp,
-            Expected(202, PAUSED, ("reserve",), headers=("Retry-After", "Location")),
-            told={"payments": {"unavailable": True}},
-        ),
-        Placed(
             "with a key",
             "the customer's client sends an Idempotency-Key",
             two_mugs,
@@ -121,11 +125,27 @@ def orders() -> list[Placed]:
             key=key,
             same_as="with a key",
         ),
+        Placed(
+            "worker killed",
+            "the card is charged and the web worker is killed with kill -9 before it hears of it",
+            mug,
+            Expected(0, RUNNING, SOLD, ending=COMPLETED, ended_by=NODE),
+            told={"payments": {"hold": True}},
+            kill_in="charge",
+        ),
+        Placed(
+            "payments away",
+            "payments answer 503 for two windows: the transaction is paused, not lost and not undone",
+            lamp,
+            Expected(202, PAUSED, SOLD, headers=("Retry-After", "Location"), ending=COMPLETED, ended_by=NODE),
+            told={"payments": {"unavailable": True}},
+            outage=2,
+        ),
     ]
 
 
-# Three mugs are sold; a lamp is held for the paused order.
-LEFT_AFTER = {"mug": 7, "lamp": 2}
-CHARGED = Decimal("86.50")
+# Four mugs and a lamp are sold.
+LEFT_AFTER = {"mug": 6, "lamp": 2}
+CHARGED = Decimal("148.00")
 REFUNDED = Decimal("49.00")
-PARCELS = 2
+PARCELS = 4

@@ -40,11 +40,13 @@ class Told:
         refuse: Refuse every action that can be refused, for this reason.
         unavailable: Answer 503 and do nothing.
         twice: Have every effect twice: a broken service, so that the demo can be seen to notice.
+        hold: Act, and keep the answer back until told otherwise.
     """
 
     refuse: str | None = None
     unavailable: bool = False
     twice: bool = False
+    hold: bool = False
 
 
 class Participant:
@@ -60,6 +62,20 @@ class Participant:
         self._answers: dict[str, Answer] = {}
         self._undone: set[str] = set()
         self._lock = threading.Lock()
+        self._released = threading.Event()
+        self._released.set()
+
+    def tell(self, behaviour: Body) -> None:
+        """Change how it behaves."""
+        self.told = replace(self.told, **behaviour)
+        if self.told.hold:
+            self._released.clear()
+        else:
+            self._released.set()
+
+    def wait_to_answer(self) -> None:
+        """Return once answers are not kept back."""
+        self._released.wait()
 
     def act(self, action: str, key: str, body: Body) -> Answer:
         """Act, or give the answer that the key got before, be it a refusal."""
@@ -173,6 +189,7 @@ def create_app(participant: Participant, *, work: int = WORK) -> Flask:
             return jsonify(reason=f"there is no action {action!r}"), 404
         SystemTime().sleep(work)
         answer = participant.act(action, request.headers["Idempotency-Key"], request.get_json())
+        participant.wait_to_answer()
         response = jsonify(answer.body)
         if answer.status == 503:
             response.headers["Retry-After"] = str(RETRY_AFTER)
@@ -180,7 +197,7 @@ def create_app(participant: Participant, *, work: int = WORK) -> Flask:
 
     @app.patch("/told")
     def tell() -> Response:
-        participant.told = replace(participant.told, **request.get_json())
+        participant.tell(request.get_json())
         return jsonify(participant.told)
 
     @app.get("/effects")

@@ -147,18 +147,35 @@ class Services:
             environment: Added to this process's.
             pass_fds: Descriptors that it inherits.
         """
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            descriptors = (listener.fileno(), *pass_fds)
+            return self.start_daemon(
+                name, command(listener.fileno()), url=url, environment=environment, pass_fds=descriptors
+            )
+
+    def start_daemon(
+        self,
+        name: str,
+        command: list[str],
+        *,
+        url: str = "",
+        environment: Mapping[str, str] | None = None,
+        pass_fds: tuple[int, ...] = (),
+    ) -> Service:
+        """Start a process; one without a URL serves nothing."""
         log = self._logs / f"{name}.log"
-        with socket.create_server(("127.0.0.1", 0)) as listener, log.open("wb") as output, undisturbed():
+        with log.open("wb") as output, undisturbed():
             process = subprocess.Popen(
-                command(listener.fileno()),
+                command,
                 env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=(listener.fileno(), *pass_fds),
+                pass_fds=pass_fds,
                 # Ctrl-C at the terminal is for the demo alone, which then stops its children in order.
                 start_new_session=True,
             )
-            service = Service(name, f"http://127.0.0.1:{listener.getsockname()[1]}", process, log)
+            service = Service(name, url, process, log)
             self.running.append(service)
         return service

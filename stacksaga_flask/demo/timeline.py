@@ -25,6 +25,7 @@ from stacksaga_flask import (
 )
 from stacksaga_flask.clock import SECOND
 from stacksaga_flask.demo.client import TIMEOUT, Unanswered
+from stacksaga_flask.demo.orders import SHOP
 from stacksaga_flask.demo.screen import Screen
 
 LONGEST_TEXT = 300
@@ -43,6 +44,9 @@ class State(msgspec.Struct, tag="state", frozen=True, kw_only=True):
     reason: str | None
     swept_from: int | None
     """When the window of its retry pointer opens, if it has one."""
+    process: str
+    """The kind of process that recorded it."""
+    pid: int
 
 
 class Step(msgspec.Struct, tag="step", frozen=True, kw_only=True):
@@ -55,10 +59,12 @@ class Step(msgspec.Struct, tag="step", frozen=True, kw_only=True):
     began_at: int
     ended_at: int
     error: str | None
+    process: str
 
 
 def announce(app: Flask, descriptor: int) -> None:
     """Write what happens to the application's transactions into a pipe."""
+    process = str(app.config.get("PROCESS", SHOP))
 
     def write(event: State | Step) -> None:
         os.write(descriptor, msgspec.json.encode(event) + b"\n")
@@ -73,6 +79,8 @@ def announce(app: Flask, descriptor: int) -> None:
                 status=change.after,
                 reason=row.reason and row.reason[:LONGEST_TEXT],
                 swept_from=None if row.retry is None else grid.opens(row.retry),
+                process=process,
+                pid=os.getpid(),
             )
         )
 
@@ -86,6 +94,7 @@ def announce(app: Flask, descriptor: int) -> None:
                 began_at=tryout.created_at,
                 ended_at=tryout.finished_at,
                 error=tryout.error and tryout.error[:LONGEST_TEXT],
+                process=process,
             )
         )
 
@@ -107,6 +116,8 @@ class Timeline:
     def __init__(self, descriptor: int, screen: Screen) -> None:
         self.last: dict[str, State] = {}
         """The latest status of each transaction."""
+        self.started: list[State] = []
+        """The beginning of each transaction, in order."""
         self._descriptor = descriptor
         self._screen = screen
         self._rest = b""
@@ -129,6 +140,12 @@ class Timeline:
             if not self._read():
                 watched = [answer]
 
+    def follow_for(self, seconds: float) -> None:
+        """Show what happens in so many seconds, or until something does."""
+        ready, _, _ = select.select([self._descriptor], [], [], seconds)
+        if ready:
+            self._read()
+
     def _read(self) -> bool:
         data = os.read(self._descriptor, 65_536)
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -145,9 +162,11 @@ class Timeline:
     def _show_state(self, event: State) -> None:
         if event.started:
             self._started_at[event.transaction_id] = event.at
+            self.started.append(event)
         self.last[event.transaction_id] = event
         told = f"transaction {event.transaction_id}" if event.started else event.reason or ""
-        self._line(event.transaction_id, event.at, _STATE, f"{event.status.value:<26}{told}")
+        text = f"{event.status.value:<26}{told}"
+        self._line(event.transaction_id, event.at, _STATE, text, event.process)
 
     def _show_step(self, event: Step) -> None:
         side = (event.transaction_id, event.step, event.side)
@@ -156,8 +175,11 @@ class Timeline:
         mark = _MARKS.get(event.outcome, succeeded)
         took = f"attempt {self._attempts[side]}, {(event.ended_at - event.began_at) // 1000} ms"
         text = f"{event.side.value.lower():<8}{event.step:<8} {event.outcome.value:<9} {took}"
-        self._line(event.transaction_id, event.ended_at, mark, f"{text}, {event.error}" if event.error else text)
+        text = f"{text}, {event.error}" if event.error else text
+        self._line(event.transaction_id, event.ended_at, mark, text, event.process)
 
-    def _line(self, transaction_id: str, at: int, mark: str, text: str) -> None:
+    def _line(self, transaction_id: str, at: int, mark: str, text: str, process: str) -> None:
         elapsed = (at - self._started_at.get(transaction_id, at)) / SECOND
+        if process != SHOP:
+            text = f"{text.rstrip()}  [{process}, {transaction_id[:8]}]"
         self._screen.line(f"     {elapsed:6.3f} s  {self._screen.paint(f'{mark} {text}'.rstrip(), _COLOURS[mark])}")

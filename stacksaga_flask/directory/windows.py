@@ -52,7 +52,7 @@ class WindowGrid:
             raise ValueError(f"a window interval of {interval} s does not divide the day")
         self.interval = interval * SECOND
         self.skew_margin = skew_margin
-        self._windows_a_day = 86_400 // interval
+        self.windows_a_day = 86_400 // interval
 
     def at(self, now: int) -> Window:
         """The window that a time falls in."""
@@ -94,7 +94,7 @@ class WindowGrid:
         return self.opens(window) - 1
 
     def _window(self, number: int) -> Window:
-        day, index = divmod(number, self._windows_a_day)
+        day, index = divmod(number, self.windows_a_day)
         return Window(_date_of(day), index)
 
 

@@ -17,6 +17,7 @@ from stacksaga_flask.store.contract import DeletePointer, Drop, IndexStart, Path
 _ALL_TIERS = frozenset({1, 2, 3, 4, 5})
 _BUCKET_AND_POINTER = frozenset({4, 5})
 _POINTER = frozenset({5})
+_NOBODY = UUID(int=0)
 _SHARDS_SHIFT = 60
 """A shard is the top four bits of a token: 16 shards a window in the index of starts."""
 
@@ -97,6 +98,21 @@ class DirectoryWriter:
     def drop(self, tier: int, path: Path) -> Drop:
         """The operation that deletes one place of tiers 3 to 5 once its window was dispatched (R5)."""
         return Drop(tier=tier, path=path, instance_token=token(path.instance_id), timestamp=self.grid.opens(path))
+
+    def prune(self, tier: int, path: Path, at: int) -> Drop:
+        """The operation by which Node-0 deletes a row of tier 1 or 2, with its wall clock (R13)."""
+        return Drop(tier=tier, path=path, timestamp=at)
+
+    def put_back(self, tier: int, path: Path, at: int) -> Register:
+        """The operation that puts back a row of tier 1 or 2 which should not have been pruned (R5)."""
+        return Register(
+            path=path,
+            transaction_id=_NOBODY,
+            instance_token=0,
+            tiers=frozenset({tier}),
+            timestamp=at,
+            day_timestamp=at,
+        )
 
     def index_start(self, row: TransactionRow, *, keep_for: int) -> IndexStart:
         """The operation that lists the transaction by its time of start (design, section 3)."""

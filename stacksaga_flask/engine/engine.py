@@ -179,7 +179,8 @@ class Engine:
             if started.right is None:
                 return self._transaction(node, started.row, saga)
             owned = Owned(node, saga, started.row, started.right, start_claim=started.claim)
-            run(owned)
+            with node.running(owned.row.transaction_id):
+                run(owned)
             return self._transaction(node, owned.row, saga)
 
     def start(self, saga: Saga[P, R], payload: P, *, key: str | None = None) -> Transaction[R]:
@@ -196,7 +197,9 @@ class Engine:
             StoreError, RightEnded, ClockSkew: It is not known how it stands; the pointer stays.
         """
         with self._in_flight.run():
-            return reinvoke(self.node(), self._sagas, transaction_id, found)
+            node = self.node()
+            with node.running(transaction_id):
+                return reinvoke(node, self._sagas, transaction_id, found)
 
     def stop(self) -> None:
         """Let no step begin from now on in this process: runs in flight end the attempt they are in and are parked.

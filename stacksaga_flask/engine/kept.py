@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 logger = logging.getLogger("stacksaga_flask")
 
@@ -33,7 +34,7 @@ class Kept:
 
     def __init__(self, *, in_background: bool) -> None:
         self._in_background = in_background
-        self._results: deque[Record] = deque()
+        self._results: deque[tuple[UUID, Record]] = deque()
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -41,12 +42,15 @@ class Kept:
     def __len__(self) -> int:
         return len(self._results)
 
-    def keep(self, record: Record) -> bool:
-        """Keep a result, and tell whether there was room for it."""
+    def __contains__(self, transaction_id: UUID) -> bool:
+        return any(kept == transaction_id for kept, _ in list(self._results))
+
+    def keep(self, transaction_id: UUID, record: Record) -> bool:
+        """Keep a result of a transaction, and tell whether there was room for it."""
         with self._lock:
             if self._closed.is_set() or len(self._results) >= MOST:
                 return False
-            self._results.append(record)
+            self._results.append((transaction_id, record))
             if self._in_background and self._thread is None:
                 self._thread = threading.Thread(target=self._look_again_and_again, name="stacksaga-kept", daemon=True)
                 self._thread.start()
@@ -55,9 +59,9 @@ class Kept:
     def look(self) -> None:
         """Try to record each result once."""
         for _ in range(len(self._results)):
-            record = self._results.popleft()
-            if not record():
-                self._results.append(record)
+            kept = self._results.popleft()
+            if not kept[1]():
+                self._results.append(kept)
                 # The store is still away, so the others would only wait for it too.
                 return
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -16,6 +17,7 @@ from stacksaga_flask.engine.claims import Claims
 from stacksaga_flask.engine.execute import Executor, Surroundings
 from stacksaga_flask.engine.in_flight import InFlight
 from stacksaga_flask.engine.kept import Kept
+from stacksaga_flask.engine.lock_file import LivenessFile, open_lock_file
 from stacksaga_flask.errors import SchemaMismatch, SchemaMissing
 from stacksaga_flask.identity import new_instance_id
 from stacksaga_flask.store.contract import RunningStatus, Store, TransactionRow, Tryout
@@ -67,11 +69,22 @@ class Node:
     observer: Observer
     in_flight: InFlight
     kept: Kept
+    lock_file: LivenessFile
 
     @property
     def write_timeout(self) -> int:
         """How long a write may take, in microseconds."""
         return self.settings.request_timeout
+
+    @contextmanager
+    def running(self, transaction_id: UUID) -> Iterator[None]:
+        """Tell the lock file that this process runs the transaction, so that its death is noticed at once (R18)."""
+        self.lock_file.started(transaction_id)
+        try:
+            yield
+        finally:
+            if transaction_id not in self.kept:
+                self.lock_file.ended(transaction_id)
 
     def recorded(self, before: RunningStatus | None, row: TransactionRow, tryouts: tuple[Tryout, ...] = ()) -> None:
         """Tell the observer what was acknowledged.
@@ -130,6 +143,7 @@ def open_node(
         observer=observer,
         in_flight=in_flight,
         kept=Kept(in_background=in_background),
+        lock_file=open_lock_file(settings, instance_id),
     )
 
 

@@ -59,6 +59,7 @@ class NodeOfProcess:
                 node, self._node, self._pid = self._node, None, None
                 if node is not None:
                     node.kept.close()
+                    node.lock_file.close()
                     node.store.close()
 
     def before_fork(self) -> None:

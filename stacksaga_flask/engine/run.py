@@ -114,18 +114,19 @@ def _keep(owned: Owned, result: Result) -> None:
         try:
             while left:
                 if not record(owned, left[0]):
-                    return True
+                    break
                 left[:] = [_parked(owned)] if owned.row.running_status.running else []
         except UNTIL_THE_STORE_ANSWERS:
             return False
         except StoreError as error:
             _leave(owned, error)
-            return True
-        logger.info("transaction_id=%s was recorded after all", owned.row.transaction_id)
-        give_back(owned)
+        if not left:
+            logger.info("transaction_id=%s was recorded after all", owned.row.transaction_id)
+            give_back(owned)
+        owned.node.lock_file.ended(owned.row.transaction_id)
         return True
 
-    if not owned.node.kept.keep(settle):
+    if not owned.node.kept.keep(owned.row.transaction_id, settle):
         logger.warning("transaction_id=%s is not kept: too many are, or the process ends", owned.row.transaction_id)
 
 

@@ -139,7 +139,11 @@ def start(node: Node, saga: Saga[Any, Any], data: bytes, *, leave: bool = False)
         raise _not_started(transaction_id, error) from error
     row = prepared.row
     right = Right(node.clock, ends_at=prepared.fence)
-    write = WriteTransaction(row=row, timestamp=right.timestamp(), expected=Expected.ABSENT)
+    try:
+        write = WriteTransaction(row=row, timestamp=right.timestamp(), expected=Expected.ABSENT)
+    except RightEnded as error:
+        # The process stood still until the fence; nothing was sent.
+        raise _not_started(transaction_id, error) from error
     try:
         apply_checked(node, right, *prepared.registrations, *prepared.listing, write)
     except (OutcomeUnknown, RightEnded) as error:

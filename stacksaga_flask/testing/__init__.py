@@ -119,9 +119,29 @@ class SagaTesting:
         self._check(step)
         self._faults.append(_Fault(step, execution_type, Crashed(), after=True))
 
-    def advance(self, duration: datetime.timedelta) -> None:
-        """Let time pass."""
-        self.time.advance(round(duration.total_seconds() * SECOND))
+    def advance(self, duration: datetime.timedelta | None = None, *, windows: int = 0) -> None:
+        """Let time pass, and with `windows` let the daemon's sweep go on with what it finds, window by window.
+
+        Args:
+            duration: How much time passes, without a sweep.
+            windows: How many windows pass after that. Each is swept once it is sealed, in this process.
+        """
+        if duration is not None:
+            self.time.advance(round(duration.total_seconds() * SECOND))
+        if windows:
+            self._sweep(windows)
+
+    def _sweep(self, windows: int) -> None:
+        from stacksagad.recovery.sweeper import Sweeper
+        from stacksagad.recovery.workers import AtOnce
+
+        settings, now = self.engine.settings, self.time.wall()
+        # Each tick comes when a window has just been sealed, as the daemon's do.
+        sealed = (now - settings.seal_delay) // settings.window_interval * settings.window_interval
+        sweeper = Sweeper(self.engine.node(), self.engine.reinvoke, workers=AtOnce())
+        for n in range(1, windows + 1):
+            self.time.advance(sealed + n * settings.window_interval + settings.seal_delay - self.time.wall())
+            sweeper.tick()
 
     def history(self, transaction_id: UUID | None = None) -> list[Attempted]:
         """The recorded attempts of a transaction, in order; by default of the one started last."""

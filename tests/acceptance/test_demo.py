@@ -106,7 +106,8 @@ def test_every_order_has_a_timeline_and_a_line_in_the_last_tables(
     for number, placed in enumerate(orders(), 1):
         shown = section(ended.stdout, f"{number}. {placed.name}: ")
         assert shown[1].startswith("     -> POST /orders ")
-        assert shown[-1].startswith(f"     <- {placed.expected.answer} ") or placed.expected.answer == 202
+        answer = f"<- {placed.expected.answer} " if placed.expected.answer else "<- no answer"
+        assert [line for line in shown if line.startswith(f"     {answer}")]
         assert [line for line in answers if line.startswith(f"  {placed.name} ") and line.endswith("  ok")]
         assert [line for line in effects if line.startswith(f"  {placed.name} ") and line.endswith("  ok")]
 
@@ -130,15 +131,36 @@ def test_a_compensation_is_shown_step_by_step_in_reverse_order(
     ]
 
 
-def test_the_paused_order_is_told_what_will_finish_it(
+def test_the_worker_that_is_killed_in_a_step_is_recovered_by_the_node_within_seconds(
     finished: tuple[Demo, subprocess.CompletedProcess[str]],
 ) -> None:
     _, ended = finished
-    shown = "\n".join(section(ended.stdout, "5. payments away"))
+    shown = section(ended.stdout, "8. worker killed")
+    killed = next(n for n, line in enumerate(shown) if line.endswith("(the web worker)"))
+    assert shown[killed + 1] == "     <- no answer: the connection was lost"
+    recovered = [line for line in shown[killed:] if "[node, " in line]
+    assert [re.sub(r".* s  |  attempt.*|  \[node.*", "", line).split() for line in recovered] == [
+        ["=", "PROCESSING"],
+        ["+", "process", "charge", "SUCCEEDED", "attempt", "1,"],
+        ["+", "process", "ship", "SUCCEEDED", "attempt", "1,"],
+        ["+", "process", "confirm", "SUCCEEDED", "attempt", "1,"],
+        ["=", "PROCESS_COMPLETED"],
+    ]
+
+
+def test_the_paused_order_is_finished_by_the_node_once_payments_answer_again(
+    finished: tuple[Demo, subprocess.CompletedProcess[str]],
+) -> None:
+    _, ended = finished
+    shown = "\n".join(section(ended.stdout, "9. payments away"))
     assert re.search(r"<- 202 PROCESS_PAUSED, Location: /orders/[0-9a-f-]{36}, Retry-After: \d+\n", shown)
-    assert re.search(r"window that opens at \d\d:\d\d:00 UTC", shown)
-    assert "`stacksagad node`" in shown
-    assert "This version has no daemon yet." in shown
+    assert re.search(r"window that opens at \d\d:\d\d:\d[05] UTC", shown)
+    finishing = section(ended.stdout, "What is left is finished by the retry node")
+    assert any("= PROCESS_COMPLETED  [node, " in line for line in finishing)
+    assert finishing[-1] == "     Every transaction has ended."
+    endings = section(ended.stdout, "What became of every order")
+    assert [line.split()[-1] for line in endings[2:]] == ["ok"] * len(orders())
+    assert sum("PROCESS_COMPLETED by the node" in line for line in endings) == 2
 
 
 def test_output_that_is_no_terminal_has_no_colour(finished: tuple[Demo, subprocess.CompletedProcess[str]]) -> None:
@@ -157,7 +179,8 @@ def test_with_keep_and_a_store_of_ones_own_the_files_stay(demo: Demo) -> None:
     ended = demo.run("--keep", "--store", f"sqlite:///{store}")
     assert ended.returncode == 0
     kept = Path(ended.stdout.splitlines()[-1].removeprefix("The services' logs are in "))
-    assert {each.name for each in kept.iterdir()} == {"stock.log", "payments.log", "shipping.log", "shop.log"}
+    names = {f"{each}.log" for each in ("stock", "payments", "shipping", "shop", "node")}
+    assert {each.name for each in kept.iterdir()} == {*names, "run"}
     assert store.stat().st_size > 0
 
 
@@ -168,7 +191,7 @@ def test_a_participant_that_charges_twice_is_noticed(demo: Demo) -> None:
     ended = demo.run("--sabotage", "double-charge")
     assert ended.returncode == 1
     assert "  completes: expected reserve charge ship confirm, got reserve charge charge ship confirm\n" in ended.stdout
-    assert "  charged: expected 86.50, got 173.00\n" in ended.stdout
+    assert "  charged: expected 148.00, got 296.00\n" in ended.stdout
     assert "Every order ended as it should." not in ended.stdout
     assert demo.running() == []
 

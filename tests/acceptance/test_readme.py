@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.ports import free_port
 from tests.support.readme import ROOT, block_of, blocks, write_files
+from tests.support.waiting import wait_until
 
 SERVICES = """
 class Service:
@@ -57,6 +58,7 @@ def test_every_block_is_known_to_a_test_below() -> None:
         ("diff", None),
         ("python", "test_shop.py"),
         ("python", "wsgi.py"),
+        ("sh", None),
     ]
 
 
@@ -149,6 +151,36 @@ wsgi.engine.close()
     assert refused == ["422 Unprocessable Entity", {"status": "REVERT_COMPLETED", "reason": "card refused"}]
     assert keyed == [done, done]
     assert conflict == "409 Conflict"
+
+
+def test_the_daemon_finishes_an_order_that_was_left_to_it(tmp_path: Path) -> None:
+    write_files(tmp_path, "orders.py", "shop.py")
+    start = """
+from decimal import Decimal
+from orders import Order, place_order
+from shop import app
+from tests.support.daemon import engine_of_earlier
+engine = engine_of_earlier(app.extensions["stacksaga"].engine.settings, place_order, minutes=5)
+print(engine.start(place_order, Order("book", Decimal("9.50"))).transaction_id)
+engine.close()
+"""
+    transaction_id = run(sys.executable, "-c", start, cwd=tmp_path, PYTHONPATH=str(ROOT)).strip()
+    command, *arguments = blocks()[-1].text.split()
+    assert command == "stacksagad"
+    daemon = [sys.executable, "-m", command, *arguments]
+    with subprocess.Popen(daemon, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        find = f"""
+from uuid import UUID
+from shop import app
+engine = app.extensions["stacksaga"].engine
+print(engine.find(UUID("{transaction_id}")).status.value)
+engine.close()
+"""
+        try:
+            wait_until(lambda: run(sys.executable, "-c", find, cwd=tmp_path).strip() == "PROCESS_COMPLETED", 100, 1)
+        finally:
+            process.terminate()
+    assert process.returncode == 0
 
 
 def test_the_first_command_runs_the_demo_on_a_clean_clone(tmp_path: Path) -> None:

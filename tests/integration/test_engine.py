@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from stacksaga_flask import NotStarted, Rejected, Retryable, RunningStatus, StartUnknown
 from stacksaga_flask.clock import SECOND
 from stacksaga_flask.directory.windows import WindowGrid
+from stacksaga_flask.engine import start as start_module
 from stacksaga_flask.engine.takeover import take_over
 from stacksaga_flask.store.contract import TransactionRow
 from tests.support.faults import Fault, afterwards, lost, unavailable, unknown
@@ -484,3 +486,19 @@ def test_a_clock_that_went_off_arms_and_pauses_nothing() -> None:
     transaction = bench.engine.run(bench.saga, Order())
     assert transaction.status is RunningStatus.PROCESSING
     assert "retry" not in bench.store.calls
+
+
+def test_a_process_that_stood_still_until_the_fence_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    prepare = start_module.prepare
+
+    def stands_still(*args: Any, **kwargs: Any) -> Any:
+        prepared = prepare(*args, **kwargs)
+        bench.time.advance(11 * 3600 * SECOND)
+        return prepared
+
+    monkeypatch.setattr(start_module, "prepare", stands_still)
+    with pytest.raises(NotStarted, match="the right to write the transaction ended"):
+        bench.engine.run(bench.saga, Order())
+    assert bench.shop.calls == []
+    assert bench.store.timestamps == []

@@ -127,3 +127,42 @@ def test_settings_of_the_application_apply(stacksaga_testing: Make) -> None:
     app, _ = shop_app()
     sagas: Any = stacksaga_testing(app, STACKSAGA_REGION="north")
     assert sagas.engine.scope == ("north", "default", "shop")
+
+
+def test_time_advanced_by_windows_is_swept_as_the_daemon_does(stacksaga_testing: Make) -> None:
+    app, shop = shop_app()
+    sagas = stacksaga_testing(app)
+    sagas.fail("charge", Retryable, times=2)
+    assert app.test_client().post("/orders").status_code == 202
+    sagas.advance(windows=1)
+    assert sagas.status() is RunningStatus.PROCESS_PAUSED, "the second of two failures"
+    sagas.advance(windows=2)
+    assert sagas.status() is RunningStatus.PROCESS_COMPLETED
+    assert shop.calls == ["reserve", "charge", "ship"]
+
+
+def test_a_killed_process_is_found_by_its_watchdog_once_its_window_has_passed(stacksaga_testing: Make) -> None:
+    app, shop = shop_app()
+    sagas = stacksaga_testing(app, STACKSAGA_RESTORE_DELAY_WINDOWS=5)
+    sagas.crash_after("charge")
+    with pytest.raises(Crashed):
+        app.test_client().post("/orders")
+    sagas.advance(windows=4)
+    assert sagas.status() is RunningStatus.PROCESSING
+    sagas.advance(windows=1)
+    assert sagas.status() is RunningStatus.PROCESS_COMPLETED
+    assert shop.calls == ["reserve", "charge", "charge", "ship"]
+    assert len(shop.keys["charge"]) == 1
+
+
+def test_a_process_killed_in_a_sweep_is_gone_on_with_by_the_next_one(stacksaga_testing: Make) -> None:
+    app, shop = shop_app()
+    sagas = stacksaga_testing(app)
+    sagas.fail("charge", Retryable)
+    app.test_client().post("/orders")
+    sagas.crash_after("charge")
+    with pytest.raises(Crashed):
+        sagas.advance(windows=1)
+    sagas.advance(windows=1)
+    assert sagas.status() is RunningStatus.PROCESS_COMPLETED
+    assert shop.calls == ["reserve", "charge", "charge", "ship"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from uuid import UUID
 
 from stacksaga_flask.engine.circuit import Circuit
 from stacksaga_flask.engine.kept import MOST, Kept
 from stacksaga_flask.store.contract import ExecutionType
 
+ONE = UUID(int=1)
 CHARGE = ("place-order", "charge", ExecutionType.PROCESS)
 REFUND = ("place-order", "charge", ExecutionType.REVERT)
 
@@ -45,8 +47,8 @@ def test_what_was_not_recorded_is_tried_again_and_the_others_wait() -> None:
         tried.append(name)
         return answers[name].pop(0)
 
-    assert kept.keep(lambda: record("a"))
-    assert kept.keep(lambda: record("b"))
+    assert kept.keep(ONE, lambda: record("a"))
+    assert kept.keep(ONE, lambda: record("b"))
     kept.look()
     assert (tried, len(kept)) == (["a"], 2), "the store is away, so the second one would only wait for it too"
     kept.look()
@@ -64,7 +66,7 @@ def test_a_thread_looks_until_nothing_is_kept() -> None:
             return True
         return False
 
-    assert kept.keep(record)
+    assert kept.keep(ONE, record)
     assert recorded.wait(30)
     kept.close()
 
@@ -72,8 +74,8 @@ def test_a_thread_looks_until_nothing_is_kept() -> None:
 def test_no_more_is_kept_than_there_is_room_for_and_nothing_once_closed() -> None:
     kept = Kept(in_background=False)
     for _ in range(MOST):
-        assert kept.keep(lambda: True)
-    assert not kept.keep(lambda: True)
+        assert kept.keep(ONE, lambda: True)
+    assert not kept.keep(ONE, lambda: True)
     kept.look()
     kept.close()
-    assert not kept.keep(lambda: True)
+    assert not kept.keep(ONE, lambda: True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -48,6 +51,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         "step_lease": 5 * SECOND,
         "transaction_lifetime": 86_400 * SECOND,
         "try_after_lifetime": False,
+        "run_directory": str(Path(tempfile.gettempdir(), f"stacksaga-{os.getuid()}")),
         "compensate_after_windows": 0,
         "window_interval": 60 * SECOND,
         "clock_skew_margin": SECOND,
