@@ -7,9 +7,11 @@ import json
 import os
 import secrets
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,19 +205,20 @@ class Shop:
     def _asked(self, placed: Placed, headers: Mapping[str, str]) -> Reply | None:
         """Send the order and show what happens; None if the worker was killed before it answered."""
         url = f"{self._web.url}/orders"
-        if placed.kill_in is None:
-            reply = ask(url, "POST", body=placed.body, headers=headers, meanwhile=self._timeline.follow)
-            self._show_answer(reply)
-            return reply
-        effect = placed.kill_in
+        kill_in, meanwhile = placed.kill_in, self._timeline.follow
+        if kill_in is not None:
+            meanwhile = partial(self._kill_in, kill_in)
         try:
-            ask(url, "POST", body=placed.body, headers=headers, meanwhile=lambda _: self._kill_in(effect))
+            reply = ask(url, "POST", body=placed.body, headers=headers, meanwhile=meanwhile)
         except Unanswered:
+            if kill_in is None:
+                raise
             self._screen.line("     <- no answer: the connection was lost")
             return None
-        raise click.ClickException("a web worker answered although it was killed")
+        self._show_answer(reply)
+        return reply
 
-    def _kill_in(self, effect: str) -> None:
+    def _kill_in(self, effect: str, _: socket.socket) -> None:
         """Kill the worker that runs the newest transaction, once the effect of its step is there."""
         known = len(self._timeline.started)
         deadline = self._clock.boot() + PATIENCE
@@ -224,6 +227,8 @@ class Shop:
             if len(self._timeline.started) == known:
                 continue
             started = self._timeline.started[-1]
+            if self._timeline.last[started.transaction_id].status.terminal:
+                return
             if effect in effects_of(self.listings(), started.transaction_id):
                 os.kill(started.pid, signal.SIGKILL)
                 self._screen.line(f"     the {effect} is done and not recorded: kill -9 {started.pid} (the web worker)")

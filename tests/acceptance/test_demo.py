@@ -21,7 +21,7 @@ from tests.services.cassandra.node import Node
 from tests.services.postgresql import PASSWORD, USERNAME, Server
 from tests.support.plain_cql import drop_keyspace
 
-LONGEST = 60
+LONGEST = 90
 """Seconds that the demo may take on a busy machine."""
 
 
@@ -139,11 +139,10 @@ def test_the_worker_that_is_killed_in_a_step_is_recovered_by_the_node_within_sec
     killed = next(n for n, line in enumerate(shown) if line.endswith("(the web worker)"))
     assert shown[killed + 1] == "     <- no answer: the connection was lost"
     recovered = [line for line in shown[killed:] if "[node, " in line]
-    assert [re.sub(r".* s  |  attempt.*|  \[node.*", "", line).split() for line in recovered] == [
-        ["=", "PROCESSING"],
-        ["+", "process", "charge", "SUCCEEDED", "attempt", "1,"],
-        ["+", "process", "ship", "SUCCEEDED", "attempt", "1,"],
-        ["+", "process", "confirm", "SUCCEEDED", "attempt", "1,"],
+    assert [re.sub(r" *\d+\.\d{3} s  | attempt.*|  \[node.*", "", line).split() for line in recovered] == [
+        ["+", "process", "charge", "SUCCEEDED"],
+        ["+", "process", "ship", "SUCCEEDED"],
+        ["+", "process", "confirm", "SUCCEEDED"],
         ["=", "PROCESS_COMPLETED"],
     ]
 
