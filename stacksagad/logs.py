@@ -32,8 +32,16 @@ def set_up(level: str) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
-    # It tells of each run of each tick; what goes wrong in one is told by us.
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    handler.addFilter(_without_tracebacks_of_drivers)
+    # It tells of each run of each tick and of those that were missed; the ones are told by us, the others counted.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
+
+
+def _without_tracebacks_of_drivers(record: logging.LogRecord) -> bool:
+    """Keep a driver to one line: while its cluster is away it logs a traceback for each attempt to connect."""
+    if record.name.partition(".")[0] == "cassandra":
+        record.exc_info = record.exc_text = None
+    return True
 
 
 def set_up_again() -> None:

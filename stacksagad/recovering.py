@@ -73,10 +73,12 @@ class Recovering:
         # Its own, so that a long sweep does not keep a process that died just now waiting.
         self._of_the_dead = ThreadWorkers(engine.settings.concurrency)
         node, sector, observer = engine.node(), self._sector, self._counters
-        self._sweeper = Sweeper(node, self._reinvoke, workers=self._workers, sector=sector, observer=observer)
-        self._compactor = Compactor(node, sector=sector, observer=observer)
+        self._said = said = Said(logger, node.clock.boot)
+        self._sweeper = Sweeper(
+            node, self._reinvoke, workers=self._workers, sector=sector, observer=observer, said=said
+        )
+        self._compactor = Compactor(node, sector=sector, observer=observer, said=said)
         self._whole: TickSummary | None = None
-        self._said = Said(logger, node.clock.boot)
         self._finder = self._finder_of(node)
 
     # -- what it does ------------------------------------------------------------------------------------------

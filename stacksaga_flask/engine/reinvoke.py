@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
     Attributes:
         path: The pointer that a sweep found; None if an operator or the finder of dead processes names it.
-        overdue: Whether the pointer lies so far back that the transaction is frozen (`lookback_days`, R12).
+        overdue: Whether the pointer lies so far back that the transaction is frozen, if it ages (`lookback_days`, R12).
         dead_instance: An instance that is known to be dead by its lock (R18).
         circuit: Of the sweep.
     """
@@ -201,7 +201,7 @@ def _why_frozen(node: Node, saga: Saga[Any, Any] | None, row: TransactionRow, fo
     problem = _unknown_step(saga, row) or _unreadable_payload(saga, row)
     if problem is not None:
         return problem
-    if found.overdue:
+    if found.overdue and _ages(saga, row):
         return (
             f"it was found more than {node.settings.lookback_days} days (STACKSAGA_LOOKBACK_DAYS) after it was to be "
             f"tried: see whether it is still to be finished, then restore it"
@@ -239,13 +239,16 @@ def _unreadable_payload(saga: Saga[Any, Any], row: TransactionRow) -> str | None
 
 
 def _is_over_its_lifetime(node: Node, saga: Saga[Any, Any], row: TransactionRow) -> bool:
-    """Whether it is too old: only before its pivot, and waiting does not count (R12)."""
+    """Whether it is too old; waiting does not count (R12)."""
+    age = node.clock.now() - row.created_at - row.waited
+    return _ages(saga, row) and age > node.settings.domain(row.saga_name).transaction_lifetime
+
+
+def _ages(saga: Saga[Any, Any], row: TransactionRow) -> bool:
+    """Whether it may become too old: not once it is compensating, past its pivot, or while it waits (R12)."""
     if row.running_status not in (RunningStatus.PROCESSING, RunningStatus.PROCESS_PAUSED):
         return False
-    if any(step.plan.kind is StepKind.PIVOT and step.name in row.committed_steps for step in saga.steps):
-        return False
-    age = node.clock.now() - row.created_at - row.waited
-    return age > node.settings.domain(row.saga_name).transaction_lifetime
+    return not any(step.plan.kind is StepKind.PIVOT and step.name in row.committed_steps for step in saga.steps)
 
 
 def _lifetime_reason(node: Node, row: TransactionRow) -> str:

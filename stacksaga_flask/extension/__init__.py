@@ -12,7 +12,14 @@ from flask import Blueprint, Flask, Response, current_app, has_request_context, 
 
 from stacksaga_flask.config import read_settings
 from stacksaga_flask.engine.engine import Engine, Transaction, check_key
-from stacksaga_flask.errors import ConfigurationError, NoSuchTransaction, PayloadError, StackSagaError
+from stacksaga_flask.errors import (
+    ConfigurationError,
+    NoSuchTransaction,
+    NotStarted,
+    PayloadError,
+    StackSagaError,
+    StoreUnavailable,
+)
 from stacksaga_flask.extension.answers import HANDLED, Answers
 from stacksaga_flask.extension.cli import stacksaga_commands
 from stacksaga_flask.extension.signals import SignalObserver
@@ -196,7 +203,9 @@ class StackSaga:
         state = self._state()
         response = state.answers.problem(error, state.engine.settings)
         if response.status_code >= 500:
-            current_app.logger.error("%s", error, exc_info=error)
+            # In an outage of the store each request would leave a traceback that tells no more than its message.
+            expected = isinstance(error, (NotStarted, StoreUnavailable))
+            current_app.logger.error("%s", error, exc_info=None if expected else error)
         elif isinstance(error, PayloadError):
             current_app.logger.warning("%s", error)
         return response

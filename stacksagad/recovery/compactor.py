@@ -62,6 +62,7 @@ class Compactor:
         node: This process.
         sector: The sector that this process may sweep now, or None; asked before each query (R7).
         observer: Is told what happens.
+        said: Says what went wrong; its own unless given.
     """
 
     def __init__(
@@ -70,11 +71,12 @@ class Compactor:
         *,
         sector: Callable[[], Sector | None] = whole_ring,
         observer: RecoveryObserver | None = None,
+        said: Said | None = None,
     ) -> None:
         self._node = node
         self._sector = sector
         self._observer = observer or RecoveryObserver()
-        self._said = Said(logger, node.clock.boot)
+        self._said = said or Said(logger, node.clock.boot)
         self._grace = grace(write_timeout=node.write_timeout, skew_margin=node.settings.clock_skew_margin)
         self._ticking = threading.Lock()
         self._walked_at: int | None = None

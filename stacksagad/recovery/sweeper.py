@@ -51,6 +51,7 @@ class Sweeper:
         workers: Run the re-invocations; they bound how many are in flight.
         sector: The sector that this process may sweep now, or None; asked before each query and dispatch (R7).
         observer: Is told what happens.
+        said: Says what went wrong; its own unless given.
     """
 
     def __init__(
@@ -61,12 +62,13 @@ class Sweeper:
         workers: Workers,
         sector: Callable[[], Sector | None] = whole_ring,
         observer: RecoveryObserver | None = None,
+        said: Said | None = None,
     ) -> None:
         self._node = node
         self._workers = workers
         self._sector = sector
         self._observer = observer or RecoveryObserver()
-        self._said = Said(logger, node.clock.boot)
+        self._said = said or Said(logger, node.clock.boot)
         self._dispatcher = Dispatcher(node, reinvoke, workers, self._observer, self._said)
         self._cursor = Cursor()
         self._ticking = threading.Lock()

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from msgspec.structs import replace
 
-from stacksaga_flask import Engine, Retryable, StateChange
+from stacksaga_flask import Engine, Rejected, Retryable, StateChange
 from stacksaga_flask.clock import SECOND
 from stacksaga_flask.directory.writer import PointerKind
 from stacksaga_flask.engine.node import Observer
@@ -99,8 +99,15 @@ def test_restoring_begins_the_lifetime_anew(place: Place) -> None:
 
 
 def test_a_compensation_goes_on_backwards_and_its_client_is_told_why_it_was_refused(place: Place) -> None:
-    frozen = place.frozen("release")
-    assert frozen.status_before_freezing is RunningStatus.REVERT_PAUSED
+    paused = place.paused("release")
+    assert paused.retry is not None
+    place.shop.errors["release"] = [Rejected("no such reservation")]
+    place.time.advance(MINUTE)
+    found = place.another_engine().reinvoke(paused.transaction_id, Found(paused.retry))
+    assert found == (True, "frozen")
+    frozen = place.row(paused.transaction_id)
+    assert frozen.status_before_freezing is RunningStatus.REVERTING
+    place.shop.calls.clear()
     place.operator.restore(frozen.transaction_id)
     row = place.row(frozen.transaction_id)
     assert (row.running_status, row.reason) == (RunningStatus.REVERT_PAUSED, "card refused")

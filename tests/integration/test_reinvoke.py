@@ -458,3 +458,10 @@ def test_a_clock_that_is_off_reinvokes_nothing() -> None:
         other.reinvoke(row.transaction_id, Found())
     assert row_of(bench, row.transaction_id) == row
     assert held_claims(bench, row.transaction_id) == []
+
+
+def test_compensation_goes_on_even_if_it_lies_before_the_lookback_days() -> None:
+    bench = Bench()
+    bench.shop.errors["charge"] = [CARD_REFUSED]
+    row = paused(bench, "release")
+    assert node_engine(bench).reinvoke(row.transaction_id, retry_of(row)._replace(overdue=True)) == COMPENSATED

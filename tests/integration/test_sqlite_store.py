@@ -429,7 +429,7 @@ def test_a_full_disk_refuses_the_write_whole_and_room_made_is_used(tmp_path: Fil
 
     with opened_through(tmp_path / "shop.db", connect) as store:
         store.apply(registered(first), written(first))
-        with pytest.raises(StoreRefused, match="disk is full: free space"):
+        with pytest.raises(StoreUnavailable, match="disk is full: free space"):
             store.apply(registered(large), written(large, payload=bytes(1_000_000)))
         assert store.read(large) is None
         assert list(store.pointers(PATH)) == [first]

@@ -80,7 +80,8 @@ def refusal(path: Path, timeout: float, error: Exception) -> StoreError:
             f"holds its transaction open (a shell, a backup), or put the file on a quicker disk"
         )
     if "disk is full" in text:
-        return StoreRefused(f"{path}: {text}: free space on its disk, or raise the limit of the file's size")
+        # It passes, like a server that is away: what could not be recorded is kept until there is room.
+        return StoreUnavailable(f"{path}: {text}: free space on its disk, or raise the limit of the file's size")
     if "no such table" in text or "no such column" in text or "has no column named" in text:
         return SchemaMissing(f"{path}: {text}: run `flask stacksaga init-schema`")
     if "not a database" in text or "malformed" in text:
