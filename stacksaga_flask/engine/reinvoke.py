@@ -201,7 +201,8 @@ def _why_frozen(node: Node, saga: Saga[Any, Any] | None, row: TransactionRow, fo
     problem = _unknown_step(saga, row) or _unreadable_payload(saga, row)
     if problem is not None:
         return problem
-    if found.overdue and _ages(saga, row):
+    # A pointer that the row does not name may be that of an earlier start which never came to its row.
+    if found.overdue and found.path in (row.watchdog, row.retry) and _ages(saga, row):
         return (
             f"it was found more than {node.settings.lookback_days} days (STACKSAGA_LOOKBACK_DAYS) after it was to be "
             f"tried: see whether it is still to be finished, then restore it"

@@ -465,3 +465,12 @@ def test_compensation_goes_on_even_if_it_lies_before_the_lookback_days() -> None
     bench.shop.errors["charge"] = [CARD_REFUSED]
     row = paused(bench, "release")
     assert node_engine(bench).reinvoke(row.transaction_id, retry_of(row)._replace(overdue=True)) == COMPENSATED
+
+
+def test_an_old_pointer_of_another_start_does_not_make_a_transaction_overdue() -> None:
+    bench = Bench()
+    row = killed(bench)
+    assert row.watchdog is not None
+    bench.time.advance(11 * HOUR)
+    old = row.watchdog._replace(date="2023-11-10")
+    assert node_engine(bench).reinvoke(row.transaction_id, Found(old, overdue=True)) == COMPLETED
