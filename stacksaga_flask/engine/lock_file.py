@@ -6,7 +6,8 @@ kernel. The kernel lets go of the lock when the last descriptor is closed, so a 
 
 The file is made under a temporary name, locked, and only then renamed: a finder never sees one that is not locked yet.
 
-A line is ``+ id`` for what is begun and ``- id`` for what has ended; the first line says who writes:
+A line is ``+ id`` for what is begun and ``- id`` for what has ended, which is written with what begins next: a finder
+that misses it finds the transaction ended. The first line says who writes:
 ``stacksaga 1 <boot id> <instance id> <process id>``.
 """
 
@@ -34,6 +35,7 @@ LONGEST: Final = 1 << 20
 TEMPORARY: Final = "."
 """Names that begin so are not finished, and no finder looks at them."""
 
+_LONGEST_UNWRITTEN: Final = 4096
 _REMOTE: Final = frozenset(
     {"9p", "afs", "ceph", "cifs", "fuse", "gfs2", "glusterfs", "lustre", "nfs", "nfs4", "ocfs2", "smb3", "smbfs"}
 )
@@ -135,6 +137,7 @@ class LockFile:
         self._header = f"{VERSION} {boot_id()} {instance_id} {os.getpid()}\n".encode("ascii")
         self._lock = threading.Lock()
         self._in_flight: set[UUID] = set()
+        self._ended = b""
         self._descriptor: int | None = None
         self._size = 0
         self._replace()
@@ -144,13 +147,17 @@ class LockFile:
         """This process begins to run the transaction."""
         with self._lock:
             self._in_flight.add(transaction_id)
-            self._append(b"+ %b\n" % transaction_id.hex.encode())
+            ended, self._ended = self._ended, b""
+            self._append(b"%b+ %b\n" % (ended, transaction_id.hex.encode()))
 
     def ended(self, transaction_id: UUID) -> None:
         """This process runs it no more, and another one need not go on at once."""
         with self._lock:
             self._in_flight.discard(transaction_id)
-            self._append(b"- %b\n" % transaction_id.hex.encode())
+            self._ended += b"- %b\n" % transaction_id.hex.encode()
+            if len(self._ended) > _LONGEST_UNWRITTEN:
+                ended, self._ended = self._ended, b""
+                self._append(ended)
 
     def close(self) -> None:
         """This process ends by itself, or lets go: with nothing in flight the file goes too."""

@@ -84,9 +84,10 @@ def test_what_a_killed_process_ran_is_gone_on_with_after_the_skew_margin(tmp_pat
     recovered = Recovered()
     finder, time = finder_of(tmp_path, recovered)
     ended, *running = (uuid4() for _ in range(4))
-    for transaction_id in (ended, *running):
-        owner.tell("+", transaction_id)
+    owner.tell("+", ended)
     owner.tell("-", ended)
+    for transaction_id in running:
+        owner.tell("+", transaction_id)
     assert finder.look() == []
     owner.kill()
     (dead,) = finder.look()
@@ -127,9 +128,7 @@ def test_what_could_not_be_settled_is_looked_at_again(tmp_path: Path, owner: Own
 def test_a_process_that_died_with_nothing_in_flight_leaves_nothing_to_do(tmp_path: Path, owner: Owner) -> None:
     recovered = Recovered()
     finder, time = finder_of(tmp_path, recovered)
-    transaction_id = uuid4()
-    owner.tell("+", transaction_id)
-    owner.tell("-", transaction_id)
+    owner.tell("-", uuid4())
     owner.kill()
     finder.look()
     assert finder.drain(30)

@@ -51,7 +51,10 @@ def test_it_tells_what_was_begun_and_what_has_ended(tmp_path: Path) -> None:
     opened.started(one)
     opened.started(other)
     opened.ended(one)
-    assert opened.path.read_text().splitlines()[1:] == [f"+ {one.hex}", f"+ {other.hex}", f"- {one.hex}"]
+    third = uuid4()
+    opened.started(third)
+    lines = opened.path.read_text().splitlines()[1:]
+    assert lines == [f"+ {one.hex}", f"+ {other.hex}", f"- {one.hex}", f"+ {third.hex}"]
     opened.close()
     assert opened.path.exists(), "something was in flight, so it is left to a finder"
     assert not is_locked(opened.path)
