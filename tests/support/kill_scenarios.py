@@ -75,8 +75,8 @@ _FORWARDS = (
     Scenario(
         "the second step returns after the owner's right has ended",
         (
-            *(*OPEN, START, "reserve", STEP, "charge", "insert_marker", "read"),
-            *("now", START, "delete watchdog", STEP, "ship", COMPLETED),
+            *(*OPEN, START, "reserve", STEP, "charge", "now", "insert_marker", "read"),
+            *(START, "delete watchdog", STEP, "ship", COMPLETED),
         ),
         "PROCESS_COMPLETED",
         _EVERYTHING,
