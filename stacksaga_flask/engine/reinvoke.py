@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from stacksaga_flask.config_values import told
+from stacksaga_flask.directory.windows import DAY
 from stacksaga_flask.directory.writer import PointerKind
 from stacksaga_flask.engine.circuit import Circuit
 from stacksaga_flask.engine.claims import Claim
@@ -62,13 +63,11 @@ class Found(NamedTuple):
 
     Attributes:
         path: The pointer that a sweep found; None if an operator or the finder of dead processes names it.
-        overdue: Whether the pointer lies so far back that the transaction is frozen, if it ages (`lookback_days`, R12).
         dead_instance: An instance that is known to be dead by its lock (R18).
         circuit: Of the sweep.
     """
 
     path: Path | None = None
-    overdue: bool = False
     dead_instance: str | None = None
     circuit: Circuit | None = None
 
@@ -201,8 +200,7 @@ def _why_frozen(node: Node, saga: Saga[Any, Any] | None, row: TransactionRow, fo
     problem = _unknown_step(saga, row) or _unreadable_payload(saga, row)
     if problem is not None:
         return problem
-    # A pointer that the row does not name may be that of an earlier start which never came to its row.
-    if found.overdue and found.path in (row.watchdog, row.retry) and _ages(saga, row):
+    if found.path is not None and _ages(saga, row) and _is_overdue(node, row):
         return (
             f"it was found more than {node.settings.lookback_days} days (STACKSAGA_LOOKBACK_DAYS) after it was to be "
             f"tried: see whether it is still to be finished, then restore it"
@@ -210,6 +208,15 @@ def _why_frozen(node: Node, saga: Saga[Any, Any] | None, row: TransactionRow, fo
     if _is_over_its_lifetime(node, saga, row) and not node.settings.domain(row.saga_name).try_after_lifetime:
         return _lifetime_reason(node, row) + ": see whether it is still to be finished, then restore it"
     return None
+
+
+def _is_overdue(node: Node, row: TransactionRow) -> bool:
+    """Whether the dates of all pointers that the row names are older than the lookback days (R12).
+
+    A pointer that it does not name tells nothing: it may be that of an earlier start which never came to its row.
+    """
+    oldest = node.grid.at(node.clock.now() - node.settings.lookback_days * DAY).date
+    return all(path.date < oldest for path in (row.watchdog, row.retry) if path is not None)
 
 
 def _unknown_step(saga: Saga[Any, Any], row: TransactionRow) -> str | None:

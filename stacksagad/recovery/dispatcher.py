@@ -191,7 +191,7 @@ class Dispatcher:
 
     def _run(self, tick: Tick, bucket: Bucket, dispatch: Dispatch) -> None:
         durable = False
-        found = Found(path=dispatch.path, overdue=dispatch.overdue, circuit=tick.circuit)
+        found = Found(path=dispatch.path, circuit=tick.circuit)
         try:
             done = self._reinvoke(dispatch.transaction_id, found)
             durable = done.durable

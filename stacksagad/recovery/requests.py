@@ -76,12 +76,10 @@ class Dispatch(NamedTuple):
     Attributes:
         path: Its pointer.
         transaction_id: The transaction.
-        overdue: Whether the pointer's date is older than the lookback days, so that it is to be frozen (R12).
     """
 
     path: Path
     transaction_id: UUID
-    overdue: bool
 
 
 class BucketRead(NamedTuple):

@@ -99,25 +99,22 @@ class Horizon(NamedTuple):
         now: The time, in microseconds.
         number: Number of the last sealed window, from 1970.
         until: The last sealed window.
-        oldest: The first date that is not overdue.
         last_window: The highest window of a day.
     """
 
     now: int
     number: int
     until: Window
-    oldest: str
     last_window: int
 
 
-def horizon(grid: WindowGrid, *, now: int, seal_delay: int, lookback_days: int) -> Horizon:
-    """What is sealed and what is overdue at a time; times in microseconds."""
+def horizon(grid: WindowGrid, *, now: int, seal_delay: int) -> Horizon:
+    """What is sealed at a time; times in microseconds."""
     sealed = now - seal_delay
     return Horizon(
         now=now,
         number=sealed // grid.interval,
         until=grid.at(sealed),
-        oldest=grid.at(sealed - lookback_days * DAY).date,
         last_window=DAY // grid.interval - 1,
     )
 
@@ -143,7 +140,7 @@ def sweep(cursor: Cursor, seen: Horizon, sector: Sector, *, walk: bool = False) 
     windows = sorted(found | cursor.unfinished)
     yield WindowsFound(len(windows), walk)
     for window in windows:
-        yield from _visit(cursor, window, sector, overdue=window.date < seen.oldest)
+        yield from _visit(cursor, window, sector)
         if walk or window in found:
             cursor.saw(window)
     cursor.saw(seen.until)
@@ -210,35 +207,35 @@ def _windows(seen: Horizon, date: str, minimum: int, maximum: int) -> Generator[
     return found
 
 
-def _visit(cursor: Cursor, window: Window, sector: Sector, *, overdue: bool) -> Steps:
+def _visit(cursor: Cursor, window: Window, sector: Sector) -> Steps:
     cursor.unfinished.add(window)
     instances: Iterable[tuple[int, str]] = yield ReadInstances(window, sector.minimum, sector.maximum)
     is_empty = True
     for token, instance_id in instances:
         is_empty = False
-        yield from _instance(window, token, instance_id, overdue=overdue)
+        yield from _instance(window, token, instance_id)
     if is_empty:
         cursor.unfinished.discard(window)
     yield Visited(window)
 
 
-def _instance(window: Window, token: int, instance_id: str, *, overdue: bool) -> Steps:
+def _instance(window: Window, token: int, instance_id: str) -> Steps:
     buckets: Iterable[int] = yield ReadBuckets(window, instance_id)
     is_empty = True
     for bucket in buckets:
         is_empty = False
-        yield from _bucket(Path(*window, instance_id, bucket), token, overdue=overdue)
+        yield from _bucket(Path(*window, instance_id, bucket), token)
     if is_empty:
         yield DropInstance(window, token, instance_id)
 
 
-def _bucket(path: Path, token: int, *, overdue: bool) -> Steps:
+def _bucket(path: Path, token: int) -> Steps:
     is_last = False
     while not is_last:
         page: Page | None = yield ReadPointers(path, token)
         if page is None:
             return
         for transaction_id in page.transaction_ids:
-            yield Dispatch(path, transaction_id, overdue)
+            yield Dispatch(path, transaction_id)
         is_last = page.last
     yield BucketRead(path)

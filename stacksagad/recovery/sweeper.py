@@ -140,19 +140,13 @@ class Sweeper:
     # -- a tick ------------------------------------------------------------------------------------------------
 
     def _sweep(self, tick: Tick, *, walk: bool) -> Ended:
-        settings = self._node.settings
         self._dispatcher.tick_begins()
         sector = self._sector()
         if sector is None:
             return Ended.NO_SECTOR
         # The first comparison, which may move the clock.
         compare_clock(self._node)
-        seen = horizon(
-            self._node.grid,
-            now=self._node.clock.now(),
-            seal_delay=settings.seal_delay,
-            lookback_days=settings.lookback_days,
-        )
+        seen = horizon(self._node.grid, now=self._node.clock.now(), seal_delay=self._node.settings.seal_delay)
         steps = sweep(self._cursor, seen, sector, walk=walk)
         answer: Any = None
         while True:

@@ -79,7 +79,7 @@ def test_a_restored_transaction_is_paused_and_both_pointers_lead_to_it(place: Pl
 
 def test_a_watchdog_that_lies_later_stays(place: Place) -> None:
     row = place.paused()
-    place.another_engine().reinvoke(row.transaction_id, Found(row.retry, overdue=True))
+    assert place.older_release().reinvoke(row.transaction_id, Found(row.retry)).outcome == "frozen"
     place.operator.restore(row.transaction_id)
     assert place.row(row.transaction_id).watchdog == row.watchdog
     assert place.has(row.watchdog, row.transaction_id)
@@ -338,7 +338,7 @@ def test_each_unfinished_transaction_is_listed_once_where_it_belongs(place: Plac
     assert (listed.transaction_id, listed.frozen_at) == (frozen.transaction_id, frozen.updated_at)
     assert listed.row is not None
     assert (listed.row.saga_name, listed.row.status_before_freezing) == ("place-order", RunningStatus.PROCESS_PAUSED)
-    assert "STACKSAGA_LOOKBACK_DAYS" in listed.reason
+    assert "not registered" in listed.reason
 
 
 def test_listing_reads_each_row_once_and_writes_nothing(place: Place) -> None:
@@ -364,8 +364,8 @@ def test_frozen_ones_are_found_by_reason_and_saga(place: Place) -> None:
     frozen = place.frozen()
     operator = place.operator
     for reason, saga_name, found in (
-        ("lookback_DAYS", None, 1),
-        ("lookback_days", "place-order", 1),
+        ("not REGISTERED", None, 1),
+        ("not registered", "place-order", 1),
         ("no such reason", None, 0),
         (None, "place", 0),
     ):
@@ -518,9 +518,9 @@ def walk(url: str, scope: Scope) -> None:
     assert paused.transaction_id == transaction_id
     assert list(operator.frozen()) == []
     assert paused.row is not None
-    engine.reinvoke(transaction_id, Found(paused.row.retry, overdue=True))
+    assert Engine(settings).reinvoke(transaction_id, Found(paused.row.retry)).outcome == "frozen"
     assert list(operator.listed()) == []
-    (frozen,) = operator.frozen(reason="lookback")
+    (frozen,) = operator.frozen(reason="not registered")
     assert frozen.transaction_id == transaction_id
     assert operator.restore(transaction_id).verdict is Verdict.DONE
     assert list(operator.frozen()) == []

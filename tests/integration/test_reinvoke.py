@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime, timezone
 from uuid import UUID, uuid4
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order
 
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
+DAY = 24 * HOUR
 
 COMPLETED = Reinvocation(True, "completed")
 COMPENSATED = Reinvocation(True, "compensated")
@@ -253,12 +255,17 @@ def test_compensation_does_not_age() -> None:
     assert node_engine(bench).reinvoke(row.transaction_id, retry_of(row)) == COMPENSATED
 
 
-def test_what_lies_before_the_lookback_days_is_frozen() -> None:
-    bench = Bench()
+@pytest.mark.parametrize(("after", "outcome"), [(-SECOND, COMPLETED), (SECOND, FROZEN)])
+def test_what_lies_before_the_lookback_days_is_frozen(after: int, outcome: Reinvocation) -> None:
+    bench = Bench(transaction_lifetime="30d")
     row = paused(bench)
-    found = retry_of(row)._replace(overdue=True)
-    assert node_engine(bench).reinvoke(row.transaction_id, found) == FROZEN
-    assert "STACKSAGA_LOOKBACK_DAYS" in (row_of(bench, row.transaction_id).reason or "")
+    assert row.watchdog is not None
+    assert row.watchdog.date == "2023-11-15", "the later one of its pointers"
+    midnight = int(datetime(2023, 11, 18, tzinfo=timezone.utc).timestamp()) * SECOND
+    bench.time.advance(midnight - bench.time.wall() + after)
+    assert node_engine(bench).reinvoke(row.transaction_id, retry_of(row)) == outcome
+    frozen_for = row_of(bench, row.transaction_id).reason or ""
+    assert ("STACKSAGA_LOOKBACK_DAYS" in frozen_for) is (outcome is FROZEN)
 
 
 def test_an_unknown_saga_is_frozen() -> None:
@@ -464,7 +471,8 @@ def test_compensation_goes_on_even_if_it_lies_before_the_lookback_days() -> None
     bench = Bench()
     bench.shop.errors["charge"] = [CARD_REFUSED]
     row = paused(bench, "release")
-    assert node_engine(bench).reinvoke(row.transaction_id, retry_of(row)._replace(overdue=True)) == COMPENSATED
+    bench.time.advance(4 * DAY)
+    assert node_engine(bench).reinvoke(row.transaction_id, retry_of(row)) == COMPENSATED
 
 
 def test_an_old_pointer_of_another_start_does_not_make_a_transaction_overdue() -> None:
@@ -473,4 +481,20 @@ def test_an_old_pointer_of_another_start_does_not_make_a_transaction_overdue() -
     assert row.watchdog is not None
     bench.time.advance(11 * HOUR)
     old = row.watchdog._replace(date="2023-11-10")
-    assert node_engine(bench).reinvoke(row.transaction_id, Found(old, overdue=True)) == COMPLETED
+    assert node_engine(bench).reinvoke(row.transaction_id, Found(old)) == COMPLETED
+
+
+def test_a_pointer_that_was_superseded_tells_of_an_overdue_transaction_too() -> None:
+    bench = Bench(transaction_lifetime="30d")
+    row = paused(bench)
+    bench.time.advance(4 * DAY)
+    assert row.retry is not None
+    old = row.retry._replace(window=0)
+    assert node_engine(bench).reinvoke(row.transaction_id, Found(old)) == FROZEN
+
+
+def test_what_a_person_names_is_not_overdue() -> None:
+    bench = Bench(transaction_lifetime="30d")
+    row = paused(bench)
+    bench.time.advance(4 * DAY)
+    assert node_engine(bench).reinvoke(row.transaction_id, Found()) == COMPLETED

@@ -120,13 +120,6 @@ def test_what_is_not_sealed_is_left_alone(directory: Directory, made_up: MadeUp)
     assert len(made_up.order) == 1
 
 
-def test_what_is_older_than_the_lookback_days_is_handed_over_as_overdue(directory: Directory, made_up: MadeUp) -> None:
-    old, recent = directory.add(directory.window(4 * 1440)), directory.add(directory.window(1440))
-    sweeper_of(directory, made_up).tick()
-    assert [made_up.found[one].overdue for one in (*old, *recent)] == [True, False]
-    assert made_up.found[old[0]].path == Path(*directory.window(4 * 1440), "web-1", 0)
-
-
 def test_the_re_invocations_of_one_tick_share_a_circuit_and_the_next_tick_has_its_own(
     directory: Directory, made_up: MadeUp
 ) -> None:

@@ -40,9 +40,9 @@ class Desk(Place):
         """So many transactions that one sweep froze."""
         rows = [self.paused() for _ in range(count)]
         self.time.advance(2 * MINUTE)
-        engine = self.another_engine()
+        engine = self.older_release()
         for row in rows:
-            assert engine.reinvoke(row.transaction_id, Found(row.retry, overdue=True)).outcome == "frozen"
+            assert engine.reinvoke(row.transaction_id, Found(row.retry)).outcome == "frozen"
         return [row.transaction_id for row in rows]
 
     def statuses(self, transaction_ids: list[UUID]) -> set[RunningStatus]:
@@ -151,7 +151,7 @@ def test_list_as_json_is_an_object_a_line_and_nothing_else(desk: Desk) -> None:
     assert [one["transaction_id"] for one in objects] == [str(paused.transaction_id), str(frozen)]
     assert objects[0]["next_try"] is not None
     assert objects[1]["status_before_freezing"] == "PROCESS_PAUSED"
-    assert "STACKSAGA_LOOKBACK_DAYS" in objects[1]["reason"]
+    assert "not registered" in objects[1]["reason"]
 
 
 # -- retry -----------------------------------------------------------------------------------------------------
@@ -219,13 +219,13 @@ def test_all_of_one_reason_are_restored_after_a_question(desk: Desk) -> None:
     desk.time.advance(2 * MINUTE)
     desk.another_engine().reinvoke(refused.transaction_id, Found(refused.retry))
     assert desk.row(refused.transaction_id).running_status is FROZEN
-    no = desk.flask("restore", "--reason", "lookback_days", typed="n\n")
+    no = desk.flask("restore", "--reason", "not registered", typed="n\n")
     assert no.exit_code == 1
     assert "Restore 2 frozen transactions of default/default/shop?" in no.output
     assert desk.statuses(late) == {FROZEN}
-    assert desk.flask("restore", "--reason", "lookback_days", typed="").exit_code == 1, "nobody answers"
+    assert desk.flask("restore", "--reason", "not registered", typed="").exit_code == 1, "nobody answers"
     assert desk.statuses(late) == {FROZEN}
-    yes = desk.flask("restore", "--reason", "lookback_days", "--saga", "place-order", typed="y\n")
+    yes = desk.flask("restore", "--reason", "not registered", "--saga", "place-order", typed="y\n")
     assert yes.exit_code == 0
     assert desk.statuses(late) == {PAUSED}
     assert desk.row(refused.transaction_id).running_status is FROZEN

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from stacksaga_flask import Engine
 from stacksaga_flask.clock import SECOND, ManualTime
 from stacksaga_flask.engine.operator import Operator
 from stacksaga_flask.engine.reinvoke import Found
@@ -66,6 +67,10 @@ class Place(Bench):
         """Whether there is a claim."""
         return self.inner.marker(transaction_id, "#claim") is not None
 
+    def older_release(self) -> Engine:
+        """An engine that does not know the saga, so that it freezes what a sweep finds."""
+        return Engine(self.settings, open_store=lambda: self.store, time_source=self.time)
+
     # -- transactions in each state ----------------------------------------------------------------------------
 
     def paused(self, step: str = "charge") -> TransactionRow:
@@ -91,15 +96,15 @@ class Place(Bench):
         return self.row(self.shop.transaction_ids[-1])
 
     def frozen(self, step: str = "charge") -> TransactionRow:
-        """One that was paused there and found too late."""
+        """One that was paused there, and found by a node that did not know its saga."""
         row = self.paused(step)
         assert row.retry is not None
         return self.frozen_by_a_sweep(row.transaction_id, row.retry)
 
     def frozen_by_a_sweep(self, transaction_id: UUID, found: Path) -> TransactionRow:
-        """One that a sweep found at that pointer, so late that it was frozen."""
+        """One that such a sweep found at that pointer."""
         self.time.advance(max(0, self.engine.node().grid.opens(found) - self.time.wall()) + 12 * HOUR)
-        assert self.another_engine().reinvoke(transaction_id, Found(found, overdue=True)) == (True, "frozen")
+        assert self.older_release().reinvoke(transaction_id, Found(found)) == (True, "frozen")
         row = self.row(transaction_id)
         assert row.running_status is RunningStatus.FROZEN
         self.store.calls.clear()

@@ -71,7 +71,7 @@ class Directory:
         self.asked.clear()
         self.read.clear()
         cut, walk = options.get("cut"), options.get("walk", False)
-        steps = sweep(cursor, horizon(GRID, now=now, seal_delay=10 * SECOND, lookback_days=2), sector, walk=walk)
+        steps = sweep(cursor, horizon(GRID, now=now, seal_delay=10 * SECOND), sector, walk=walk)
         answer: Any = None
         done = 0
         while True:
@@ -176,14 +176,6 @@ def test_a_watchdog_of_tomorrow_is_not_even_looked_for() -> None:
     directory.add("2023-11-16", 0, bucket=1)
     directory.sweep(Cursor())
     assert directory.asked == [ReadDays(year) for year in (2021, 2022, 2023, 2024)]
-
-
-def test_what_lies_before_the_lookback_days_is_overdue() -> None:
-    directory = Directory()
-    for date in ("2021-01-01", "2023-11-12", "2023-11-13", "2023-11-15"):
-        directory.add(date, 1)
-    directory.sweep(Cursor())
-    assert [dispatch.overdue for dispatch in directory.dispatched] == [True, True, False, False]
 
 
 def test_only_the_sectors_instances_are_asked_for() -> None:
@@ -291,9 +283,9 @@ def test_at_new_year_nothing_is_missed() -> None:
 
 def test_windows_of_days_are_found_one_after_the_other() -> None:
     grid, cursor = WindowGrid(interval=86_400, skew_margin=SECOND), Cursor()
-    seen = horizon(grid, now=NOON, seal_delay=0, lookback_days=2)
+    seen = horizon(grid, now=NOON, seal_delay=0)
     list_of(sweep(cursor, seen, WHOLE_RING))
-    later = horizon(grid, now=NOON + 3 * DAY, seal_delay=0, lookback_days=2)
+    later = horizon(grid, now=NOON + 3 * DAY, seal_delay=0)
     asked = list_of(sweep(cursor, later, WHOLE_RING))
     assert asked[:3] == [ReadWindows(f"2023-11-{day}", 0, 0) for day in (16, 17, 18)]
 
