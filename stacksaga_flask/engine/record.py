@@ -18,6 +18,7 @@ from stacksaga_flask.engine.takeover import (
     claimed_right,
     confirm,
     drop_pointer,
+    drop_superseded,
     frozen_row,
     take_over,
     why_frozen,
@@ -86,7 +87,7 @@ def _end(owned: Owned, row: TransactionRow, result: Result) -> None:
 
 def _pause(owned: Owned, result: Result) -> None:
     """Retry pointer ∥ a later watchdog if the present one does not lie after it → row naming both (R1, R3)."""
-    node, old, transaction_id = owned.node, owned.row.watchdog, owned.row.transaction_id
+    node, old = owned.node, owned.row.watchdog
     domain = node.settings.domain(owned.row.saga_name)
     windows = domain.retry_delay_windows
     if result.backs_off:
@@ -101,7 +102,7 @@ def _pause(owned: Owned, result: Result) -> None:
     if owned.claim is None:
         owned.right.end()
     if old is not None and old != pointers.watchdog:
-        drop_pointer(node, old, transaction_id)
+        drop_superseded(node, old, row)
 
 
 def _freeze(owned: Owned, result: Result) -> bool:

@@ -211,12 +211,14 @@ def _why_frozen(node: Node, saga: Saga[Any, Any] | None, row: TransactionRow, fo
 
 
 def _is_overdue(node: Node, row: TransactionRow) -> bool:
-    """Whether the dates of all pointers that the row names are older than the lookback days (R12).
+    """Whether the date by which it was to be tried is older than the lookback days (R12).
 
-    A pointer that it does not name tells nothing: it may be that of an earlier start which never came to its row.
+    That is the row's word. The pointer that was found tells nothing: it may be superseded, or that of an earlier start
+    which never came to its row.
     """
+    due = row.retry if row.running_status is RunningStatus.PROCESS_PAUSED else row.watchdog
     oldest = node.grid.at(node.clock.now() - node.settings.lookback_days * DAY).date
-    return all(path.date < oldest for path in (row.watchdog, row.retry) if path is not None)
+    return due is not None and due.date < oldest
 
 
 def _unknown_step(saga: Saga[Any, Any], row: TransactionRow) -> str | None:

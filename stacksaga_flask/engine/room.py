@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stacksaga_flask.engine.claims import Claim
 from stacksaga_flask.engine.owned import Owned
-from stacksaga_flask.engine.takeover import arm, drop_pointer
+from stacksaga_flask.engine.takeover import arm, drop_superseded
 from stacksaga_flask.errors import RightEnded
 
 
@@ -51,4 +51,4 @@ def _arm_again(owned: Owned) -> None:
     owned.in_order((registration,), lambda: owned.batch(row))
     owned.row = row
     owned.right.extend(node.grid.fence(path))
-    drop_pointer(node, old, row.transaction_id)
+    drop_superseded(node, old, row)

@@ -162,7 +162,7 @@ def take_over(
         apply_checked(node, right, *registrations)
         apply_checked(node, right, write())
     if row.watchdog is not None and row.watchdog not in (watchdog, found):
-        drop_pointer(node, row.watchdog, row.transaction_id)
+        drop_superseded(node, row.watchdog, taken)
     return Taken(taken, right)
 
 
@@ -178,6 +178,18 @@ def drop_pointer(node: Node, path: Path, transaction_id: UUID) -> None:
         node.store.apply(node.writer.delete(path, transaction_id))
     except StoreError as error:
         logger.warning("pointer %s of transaction_id=%s is left to the sweep: %s", path, transaction_id, error)
+
+
+def drop_superseded(node: Node, watchdog: Path, row: TransactionRow) -> None:
+    """Delete a watchdog that the row names no longer, unless one that is armed from now on may have its path.
+
+    A delete wins over whatever is registered in the same path afterwards (R13), so such a watchdog would not be there.
+    What is not deleted is found superseded when its window opens, and dropped unrun (R4).
+    """
+    slowest = node.clock.now() - 2 * node.settings.clock_skew_margin
+    nearest = node.grid.ahead(slowest, node.settings.domain(row.saga_name).restore_delay_windows)
+    if node.grid.opens(watchdog) < node.grid.opens(nearest):
+        drop_pointer(node, watchdog, row.transaction_id)
 
 
 def apply_checked(node: Node, right: Right, *operations: Operation) -> None:

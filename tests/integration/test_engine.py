@@ -123,7 +123,8 @@ def test_retry_after_moves_the_pointer_and_a_nearer_watchdog_behind_it() -> None
     assert row.watchdog is not None
     assert GRID.opens(row.retry) >= now + 3600 * SECOND
     assert GRID.opens(row.watchdog) > GRID.opens(row.retry)
-    assert bench.store.calls[2:] == ["retry + watchdog", "row PROCESS_PAUSED", "delete watchdog"]
+    # The former watchdog is left to the sweep: one that is armed in this window may need its path.
+    assert bench.store.calls[2:] == ["retry + watchdog", "row PROCESS_PAUSED"]
 
 
 def test_a_failing_revert_pauses_the_compensation() -> None:

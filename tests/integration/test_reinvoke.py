@@ -16,7 +16,7 @@ from stacksaga_flask.engine.circuit import Circuit
 from stacksaga_flask.engine.reinvoke import Found, Reinvocation
 from stacksaga_flask.errors import ClockSkew, OutcomeUnknown
 from stacksaga_flask.store.contract import Marker, Path, RunningStatus, TransactionRow, WriteTransaction
-from tests.support.faults import lost, unavailable, unknown
+from tests.support.faults import first, lost, unavailable, unknown
 from tests.support.shop import CARD_REFUSED, UNAVAILABLE, Bench, Order
 
 MINUTE = 60 * SECOND
@@ -259,9 +259,9 @@ def test_compensation_does_not_age() -> None:
 def test_what_lies_before_the_lookback_days_is_frozen(after: int, outcome: Reinvocation) -> None:
     bench = Bench(transaction_lifetime="30d")
     row = paused(bench)
-    assert row.watchdog is not None
-    assert row.watchdog.date == "2023-11-15", "the later one of its pointers"
-    midnight = int(datetime(2023, 11, 18, tzinfo=timezone.utc).timestamp()) * SECOND
+    assert row.retry is not None
+    assert row.retry.date == "2023-11-14"
+    midnight = int(datetime(2023, 11, 17, tzinfo=timezone.utc).timestamp()) * SECOND
     bench.time.advance(midnight - bench.time.wall() + after)
     assert node_engine(bench).reinvoke(row.transaction_id, retry_of(row)) == outcome
     frozen_for = row_of(bench, row.transaction_id).reason or ""
@@ -498,3 +498,29 @@ def test_what_a_person_names_is_not_overdue() -> None:
     row = paused(bench)
     bench.time.advance(4 * DAY)
     assert node_engine(bench).reinvoke(row.transaction_id, Found()) == COMPLETED
+
+
+def test_a_watchdog_that_is_armed_again_in_the_window_of_a_former_one_is_there() -> None:
+    # So late in a window that a retry pointer takes the next but one, and with it the watchdog's.
+    bench = Bench(restore_delay_windows=2, step_budget=20)
+    bench.time.advance(MINUTE - bench.time.wall() % MINUTE - 8 * SECOND)
+    bench.shop.errors["charge"] = [UNAVAILABLE]
+    row = row_of(bench, bench.engine.run(bench.saga, Order()).transaction_id)
+    assert row.running_status is RunningStatus.PROCESS_PAUSED
+    former = row.retry
+    assert former is not None
+    assert row.watchdog is not None
+    assert row.watchdog.window == former.window + 2
+    armed: list[bool] = []
+
+    def look() -> None:
+        now = row_of(bench, row.transaction_id)
+        assert now.watchdog is not None
+        assert now.watchdog.window == former.window
+        armed.append(bench.memory.has_pointer(now.watchdog, row.transaction_id))
+
+    # A pause that is not acknowledged is settled by a takeover, which arms anew.
+    bench.shop.errors["charge"] = [UNAVAILABLE]
+    bench.store.fault("row PROCESS_PAUSED", unknown, first(look))
+    assert bench.engine.reinvoke(row.transaction_id, Found()) == PAUSED
+    assert armed == [True]

@@ -156,10 +156,7 @@ _PAUSES = (
     ),
     Scenario(
         "the charge is maintained for longer than the watchdog waits",
-        (
-            *(*OPEN, START, "reserve", STEP, "charge"),
-            *("retry + watchdog + row PROCESS_PAUSED", "delete watchdog"),
-        ),
+        (*OPEN, START, "reserve", STEP, "charge", "retry + watchdog + row PROCESS_PAUSED"),
         "PROCESS_PAUSED",
         ("reserve",),
         {"charge": Participant.IS_MAINTAINED},
