@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from flask.testing import FlaskClient
@@ -71,11 +73,31 @@ def demo(tmp_path: Path) -> Demo:
     return Demo(tmp_path)
 
 
+Finished: TypeAlias = tuple[Demo, subprocess.CompletedProcess[str]]
+
+WHOLE_RUNS = {
+    "undisturbed": (),
+    "kept": ("--keep", "--store", "sqlite:///{directory}/own.db"),
+    "charges twice": ("--sabotage", "double-charge"),
+}
+"""Options of the runs that are made at the same time, since each mostly waits."""
+
+
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, subprocess.CompletedProcess[str]]:
+def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
+    demos = {name: Demo(tmp_path_factory.mktemp("demo")) for name in WHOLE_RUNS}
+    with ThreadPoolExecutor(len(demos)) as pool:
+        runs = {
+            name: pool.submit(demo.run, *(option.format(directory=demo.directory) for option in WHOLE_RUNS[name]))
+            for name, demo in demos.items()
+        }
+        return {name: (demos[name], run.result()) for name, run in runs.items()}
+
+
+@pytest.fixture(scope="module")
+def finished(whole_runs: dict[str, Finished]) -> Finished:
     """One undisturbed run, for all tests that only look at it."""
-    demo = Demo(tmp_path_factory.mktemp("demo"))
-    return demo, demo.run()
+    return whole_runs["undisturbed"]
 
 
 def section(output: str, heading: str) -> list[str]:
@@ -89,7 +111,7 @@ def section(output: str, heading: str) -> list[str]:
 
 
 def test_the_demo_exits_0_and_says_that_every_order_ended_as_it_should(
-    finished: tuple[Demo, subprocess.CompletedProcess[str]],
+    finished: Finished,
 ) -> None:
     _, ended = finished
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -98,7 +120,7 @@ def test_the_demo_exits_0_and_says_that_every_order_ended_as_it_should(
 
 
 def test_every_order_has_a_timeline_and_a_line_in_the_last_tables(
-    finished: tuple[Demo, subprocess.CompletedProcess[str]],
+    finished: Finished,
 ) -> None:
     _, ended = finished
     answers = section(ended.stdout, "What the shop answered")
@@ -113,7 +135,7 @@ def test_every_order_has_a_timeline_and_a_line_in_the_last_tables(
 
 
 def test_a_compensation_is_shown_step_by_step_in_reverse_order(
-    finished: tuple[Demo, subprocess.CompletedProcess[str]],
+    finished: Finished,
 ) -> None:
     _, ended = finished
     shown = section(ended.stdout, "3. no courier")
@@ -132,7 +154,7 @@ def test_a_compensation_is_shown_step_by_step_in_reverse_order(
 
 
 def test_the_worker_that_is_killed_in_a_step_is_recovered_by_the_node_within_seconds(
-    finished: tuple[Demo, subprocess.CompletedProcess[str]],
+    finished: Finished,
 ) -> None:
     _, ended = finished
     shown = section(ended.stdout, "8. worker killed")
@@ -148,7 +170,7 @@ def test_the_worker_that_is_killed_in_a_step_is_recovered_by_the_node_within_sec
 
 
 def test_the_paused_order_is_finished_by_the_node_once_payments_answer_again(
-    finished: tuple[Demo, subprocess.CompletedProcess[str]],
+    finished: Finished,
 ) -> None:
     _, ended = finished
     shown = "\n".join(section(ended.stdout, "9. payments away"))
@@ -162,20 +184,20 @@ def test_the_paused_order_is_finished_by_the_node_once_payments_answer_again(
     assert sum("PROCESS_COMPLETED by the node" in line for line in endings) == 2
 
 
-def test_output_that_is_no_terminal_has_no_colour(finished: tuple[Demo, subprocess.CompletedProcess[str]]) -> None:
+def test_output_that_is_no_terminal_has_no_colour(finished: Finished) -> None:
     _, ended = finished
     assert "\x1b" not in ended.stdout
 
 
-def test_nothing_is_left_behind(finished: tuple[Demo, subprocess.CompletedProcess[str]]) -> None:
+def test_nothing_is_left_behind(finished: Finished) -> None:
     demo, _ = finished
     assert demo.running() == []
     assert list(demo.directory.iterdir()) == []
 
 
-def test_with_keep_and_a_store_of_ones_own_the_files_stay(demo: Demo) -> None:
+def test_with_keep_and_a_store_of_ones_own_the_files_stay(whole_runs: dict[str, Finished]) -> None:
+    demo, ended = whole_runs["kept"]
     store = demo.directory / "own.db"
-    ended = demo.run("--keep", "--store", f"sqlite:///{store}")
     assert ended.returncode == 0
     kept = Path(ended.stdout.splitlines()[-1].removeprefix("The services' logs are in "))
     names = {f"{each}.log" for each in ("stock", "payments", "shipping", "shop", "node")}
@@ -186,8 +208,8 @@ def test_with_keep_and_a_store_of_ones_own_the_files_stay(demo: Demo) -> None:
 # -- a run that does not ---------------------------------------------------------------------------------------
 
 
-def test_a_participant_that_charges_twice_is_noticed(demo: Demo) -> None:
-    ended = demo.run("--sabotage", "double-charge")
+def test_a_participant_that_charges_twice_is_noticed(whole_runs: dict[str, Finished]) -> None:
+    demo, ended = whole_runs["charges twice"]
     assert ended.returncode == 1
     assert "  completes: expected reserve charge ship confirm, got reserve charge charge ship confirm\n" in ended.stdout
     assert "  charged: expected 148.00, got 296.00\n" in ended.stdout
@@ -346,19 +368,30 @@ def test_an_unavailable_service_does_nothing_and_the_key_may_come_again() -> Non
 # -- other stores ----------------------------------------------------------------------------------------------
 
 
-def test_the_demo_sets_up_a_keyspace_and_runs_on_it_again_and_again(demo: Demo, cassandra: Node) -> None:
+def test_two_demos_set_up_one_keyspace_and_run_on_it_side_by_side(demo: Demo, cassandra: Node) -> None:
     keyspace = f"test_{uuid.uuid4().hex[:12]}"
     try:
-        first, second = (demo.run("--store", cassandra.url(keyspace)) for _ in range(2))
+        # The second one begins when the first one has made the keyspace; both are shops of their own.
+        with demo.start("--store", cassandra.url(keyspace)) as process:
+            assert process.stdout is not None
+            first = ""
+            for line in process.stdout:
+                first += line
+                if line.startswith("  store "):
+                    break
+            second = demo.run("--store", cassandra.url(keyspace))
+            rest, err = rest_of(process)
     finally:
         drop_keyspace(cassandra, keyspace)
-    for ended in (first, second):
-        assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
-        assert ended.stdout.endswith("\nEvery order ended as it should.\n")
-        assert f"  store     {cassandra.url(keyspace)}\n" in ended.stdout
-    assert f"creating keyspace {keyspace} " in first.stdout
+    first += rest
+    assert (process.returncode, err) == (0, ""), first
+    assert (second.returncode, second.stderr) == (0, ""), second.stdout
+    for out in (first, second.stdout):
+        assert out.endswith("\nEvery order ended as it should.\n")
+        assert f"  store     {cassandra.url(keyspace)}\n" in out
+    assert f"creating keyspace {keyspace} " in first
     assert f"keyspace {keyspace} is there already" in second.stdout
-    assert service_name(first.stdout) != service_name(second.stdout)
+    assert service_name(first) != service_name(second.stdout)
 
 
 def test_the_demo_sets_up_a_database_and_logs_in_with_a_password_of_the_environment(
@@ -384,13 +417,26 @@ def test_a_password_in_the_url_is_neither_on_the_screen_nor_in_the_command_line_
             if line.startswith("  store "):
                 break
         services = [line for line in demo.running() if "stacksaga_flask.demo --store" not in line]
-        rest, err = process.communicate(timeout=LONGEST)
+        # It logged in; another test sees that all goes well then.
+        rest = next(line for line in process.stdout if line.startswith("     <- 200 "))
+        process.send_signal(signal.SIGINT)
+        more, err = rest_of(process)
+        rest += more
     assert begin[-1] == f"  store     postgresql:***@127.0.0.1:{postgresql.port}/{url.rpartition('/')[2]}\n"
-    assert process.returncode == 0, rest + err
+    assert process.returncode == 128 + signal.SIGINT, rest + err
     assert sum("-m gunicorn" in line for line in services) >= 2
     assert sum("demo.participants" in line for line in services) == 3
     for secret in (PASSWORD, PASSWORD.replace(" ", "%20")):
         assert not [line for line in (*begin, *services, rest, err) if secret in line]
+
+
+def rest_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it still prints, after some lines were read."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    rest, err = process.stdout.read(), process.stderr.read()
+    process.wait(LONGEST)
+    return rest, err
 
 
 def service_name(output: str) -> str:

@@ -97,11 +97,13 @@ def test_a_disk_that_fills_up_at_any_time_leaves_no_transaction_without_a_pointe
 
     def open_limited() -> SqlStore:
         source = SystemTime()
-        backend = sqlite_backend(file, timeout=5, time_source=source, connect=connect)
+        backend = sqlite_backend(file, timeout=0.2, time_source=source, connect=connect)
         ensure_tables(backend)
         return SqlStore(backend, engine.scope, time_source=source)
 
-    settings = read_settings({"STACKSAGA_STORE": f"sqlite:///{file}"}, application_name="shop")
+    # What a full disk did not take is tried again for so long.
+    config = {"STACKSAGA_STORE": f"sqlite:///{file}", "STACKSAGA_REQUEST_TIMEOUT": "200ms"}
+    settings = read_settings(config, application_name="shop")
     engine = Engine(settings, sagas=[saga], open_store=open_limited)
     refused = 0
     for number in itertools.count():
