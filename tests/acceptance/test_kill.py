@@ -29,7 +29,7 @@ from tests.support.kill_scenarios import NAMED, SCENARIOS, Scenario, operations_
 from tests.support.killing import Death, Killing
 from tests.support.opening import SHOP, init_url, open_url
 
-KILLS = {"sqlite": 388, "postgresql": 352, "cassandra": 386}
+KILLS = {"sqlite": 386, "postgresql": 350, "cassandra": 384}
 """How many processes are killed around operations: twice the operations in `kill_scenarios`, counted by hand. Only a
 file has its grid recorded, and where operations are not written together there are more of them."""
 

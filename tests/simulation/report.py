@@ -17,7 +17,7 @@ from tests.simulation.trace import shortened
 
 WITHIN = 500
 """Seeds within which each planted fault is found."""
-_WITHOUT = 60
+_WITHOUT = 30
 """Seeds that are run without the rule that has found a fault."""
 _LAST = 60
 """Lines of a trace that are told."""
