@@ -45,6 +45,10 @@ class GreenletGroup(Group):
         if len(calls) > 1 or self._took > QUICK or not self._write_in_place(calls):
             self._write_elsewhere(call, calls)
 
+    def _to_be_woken(self, waiting: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
+        """Greenlets do not contend."""
+        return waiting
+
     def _let_others_queue(self) -> None:
         """Let the other greenlets run once, unless nobody has wanted to write with us lately."""
         if self._alone % ALONE:

@@ -6,6 +6,9 @@ is no thread of its own and no waiting for company: a caller alone commits at on
 
 A call is *queued*, then *taken* by a leader, then *done*; or queued and *promoted* to lead. A caller that is
 interrupted while it waits (a signal, a greenlet's time-out) withdraws a queued call, and passes a lead on.
+
+Threads wake one another in turn, each the next one as it goes on. A hundred that were all woken at once would contend
+for the interpreter, and spend more time on that than on their work.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar, cast
 
 from stacksaga_flask.errors import OutcomeUnknown
@@ -21,12 +25,14 @@ from stacksaga_flask.store.sql.backend import Cursor
 from stacksaga_flask.store.sql.forking import HeldWriter
 
 T = TypeVar("T")
+_LONGEST_SLEEP: Final = 1.0
+"""Seconds until a caller looks by itself whether it has been answered."""
 
 
 class Call(Generic[T]):
     """One caller's work and what became of it."""
 
-    __slots__ = ("answer", "done", "error", "gate", "promoted", "work")
+    __slots__ = ("answer", "done", "error", "gate", "left", "next", "promoted", "work")
 
     def __init__(self, work: Callable[[Cursor], T]) -> None:
         self.work = work
@@ -34,6 +40,10 @@ class Call(Generic[T]):
         self.answer: T | None = None
         self.error: BaseException | None = None
         self.promoted = False
+        self.left = False
+        """Its caller was interrupted, and wakes nobody."""
+        self.next: Call[Any] | None = None
+        """Whom its caller wakes."""
         self.gate: threading.Lock | None = None
         """Locked while its caller has to wait; made only then."""
 
@@ -43,8 +53,10 @@ class Call(Generic[T]):
         self.gate.acquire()
 
     def wait(self) -> None:
-        """Return once the gate was opened."""
-        cast(threading.Lock, self.gate).acquire()
+        """Return once the gate was opened, or soon after whoever was to open it did not live to do so."""
+        while not cast(threading.Lock, self.gate).acquire(timeout=_LONGEST_SLEEP):
+            if self.done or self.promoted:
+                return
 
     def open_gate(self) -> None:
         """Let the caller go on."""
@@ -105,11 +117,15 @@ class Group:
             call.wait()
         except BaseException:
             with self._mutex:
+                call.left = True
                 if call in self._queue:
                     self._queue.remove(call)
             if call.promoted:
                 self._pass_on([])
             raise
+        finally:
+            if call.next is not None:
+                call.next.open_gate()
 
     def _lead(self, call: Call[Any]) -> None:
         calls = self._take(call)
@@ -126,16 +142,23 @@ class Group:
 
     def _pass_on(self, answered: Sequence[Call[Any]]) -> None:
         """Give up the lead and wake those whose calls were taken."""
+        for call in answered:
+            if not call.done:
+                call.error, call.done = OutcomeUnknown("the process was interrupted while it wrote"), True
         with self._mutex:
+            # Last, so that those just answered may come back in time for its group.
             successor = self._queue.popleft() if self._queue else None
             if successor is None:
                 self._led = False
             else:
                 successor.promoted = True
-        for call in answered:
-            if not call.done:
-                call.error, call.done = OutcomeUnknown("the process was interrupted while it wrote"), True
+            waiting = [call for call in (*answered, successor) if call is not None and not call.left]
+            woken = self._to_be_woken(waiting)
+        for call in woken:
             call.open_gate()
-        # Last, so that those just answered may come back in time for its group.
-        if successor is not None:
-            successor.open_gate()
+
+    def _to_be_woken(self, waiting: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
+        """Arrange that each wakes the next one, and say whom to wake here."""
+        for call, following in pairwise(waiting):
+            call.next = following
+        return waiting[:1]
