@@ -8,11 +8,16 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.cassandra_recording import Observed
 from tests.benchmarks.cassandra_replay import Recording
 from tests.benchmarks.cassandra_report import report as cassandra_report
 from tests.benchmarks.contender import Measured, Memory
+from tests.benchmarks.recovery_idle import Idle, Tick
+from tests.benchmarks.recovery_report import KilledRound, PointersSwept
+from tests.benchmarks.recovery_report import report as recovery_report
+from tests.benchmarks.recovery_sweep import Swept
 from tests.benchmarks.step_cost_report import report
 from tests.services.cassandra.node import Node
 
@@ -28,7 +33,8 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_the_help_names_each_benchmark() -> None:
     result = run("--help")
     assert result.returncode == 0
-    assert "step-cost" in result.stdout
+    for name in ("counter", "recovery", "step-cost"):
+        assert name in result.stdout
 
 
 def test_the_cost_of_a_step_is_four_commits_a_saga_and_ends_with_one_line_that_sums_it_up(tmp_path: Path) -> None:
@@ -102,3 +108,109 @@ def test_a_cassandra_that_is_not_an_address_is_refused() -> None:
     result = run("step-cost", "--store", "cassandra", STACKSAGA_TEST_CASSANDRA="somewhere")
     assert result.returncode == 1
     assert "STACKSAGA_TEST_CASSANDRA is 'somewhere': write the node's IPv4 address and port" in result.stderr
+
+
+TINY = ("--killed", "3", "--rounds", "1", "--pointers", "4", "--windows", "3")
+
+
+def assert_that_everything_was_recovered(result: subprocess.CompletedProcess[str], file: Path) -> None:
+    assert (result.returncode, result.stderr) == (0, "")
+    figures = json.loads(file.read_text())
+    assert result.stdout.splitlines()[-1] == figures["summary"]
+    assert figures["summary"].startswith("recovery on ")
+    assert figures["broken"] == []
+    assert figures["killed"]["sagas"] == 3
+    # Each was killed in its second step, after one and before another that ran once.
+    assert figures["killed"]["steps_run_twice"] == {"charge": 3}
+    assert figures["killed"]["time_of_raw"] > 0
+    for kind in ("finished", "live"):
+        assert figures[kind]["pointers"] == 4
+        assert figures[kind]["of_raw"] > 0
+        assert 0 < figures[kind]["peak_memory_mib"] < 150
+    # One range of tier 2; four years of tier 1.
+    assert figures["idle"]["tick"]["queries"] == [1, 1]
+    assert figures["idle"]["walk"]["queries"] == [4, 4]
+
+
+def test_what_was_killed_is_recovered_with_one_step_run_twice_and_an_idle_tick_is_one_query(tmp_path: Path) -> None:
+    file, files = tmp_path / "figures.json", tmp_path / "files"
+    files.mkdir()
+    result = run("recovery", "--store", "sqlite", *TINY, "--directory", str(files), "--json", str(file))
+    assert_that_everything_was_recovered(result, file)
+    assert list(files.iterdir()) == []
+
+
+def test_what_was_killed_is_recovered_on_cassandra_too(cassandra: Node, tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    server = f"{cassandra.host}:{cassandra.port}"
+    result = run("recovery", "--store", "cassandra", *TINY, "--json", str(file), STACKSAGA_TEST_CASSANDRA=server)
+    assert_that_everything_was_recovered(result, file)
+
+
+def swept(number: int, **more: Any) -> Swept:
+    given = {
+        "outcomes": {"completed": number},
+        "failures": {},
+        "dropped": 1,
+        "start_memory": 0,
+        "peak_memory": 1,
+        **more,
+    }
+    return Swept(seconds=1.0, **given)
+
+
+def broken_recovery(
+    *, killed: KilledRound | None = None, live: PointersSwept | None = None, queries: int = 1
+) -> list[str]:
+    good = PointersSwept(5, swept(5), {1: 2.0})
+    return recovery_report(
+        "sqlite",
+        [killed or KilledRound(5, swept(5), 1.0, {"charge": 5}, most_calls=2)],
+        finished=good,
+        live=live or good,
+        idle=Idle(windows=3, ticks=(Tick(1, 0.1), Tick(queries, 0.1)), walks=(Tick(4, 0.1), Tick(4, 0.1))),
+    ).broken
+
+
+def test_a_recovery_as_it_must_be_is_not_told_as_broken() -> None:
+    assert broken_recovery() == []
+
+
+def test_another_step_that_ran_twice_is_told_as_broken() -> None:
+    twice = KilledRound(5, swept(5), 1.0, {"reserve": 1, "charge": 5}, most_calls=2)
+    (broken,) = broken_recovery(killed=twice)
+    assert "{'reserve': 1, 'charge': 5}" in broken
+
+
+def test_a_third_call_of_a_step_is_told_as_broken() -> None:
+    (broken,) = broken_recovery(killed=KilledRound(5, swept(5), 1.0, {"charge": 5}, most_calls=3))
+    assert "at most 3 times" in broken
+
+
+def test_a_transaction_that_is_not_completed_is_told_as_broken() -> None:
+    left = swept(5, outcomes={"completed": 4, "claimed by another": 1})
+    (broken,) = broken_recovery(live=PointersSwept(5, left, {1: 2.0}))
+    assert "live: of 5 transactions {'completed': 4, 'claimed by another': 1} came" in broken
+
+
+def test_memory_over_the_bound_is_told_as_broken() -> None:
+    (broken,) = broken_recovery(live=PointersSwept(5, swept(5, peak_memory=150 * 1024 * 1024), {1: 2.0}))
+    assert "live: memory rose by 150.0 MiB" in broken
+
+
+def test_a_query_more_after_many_windows_is_told_as_broken() -> None:
+    (broken,) = broken_recovery(queries=2)
+    assert "an idle tick is 1 queries at first and 2 after 3 windows" in broken
+
+
+def test_the_counter_fills_every_bucket_and_ends_with_one_line_that_sums_it_up(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    result = run("counter", "--rounds", "1", "--calls", "4000", "--json", str(file))
+    assert (result.returncode, result.stderr) == (0, "")
+    figures = json.loads(file.read_text())
+    assert result.stdout.splitlines()[-1] == figures["summary"]
+    assert figures["summary"].startswith("counter: ")
+    assert figures["broken"] == []
+    for threads in ("1", "16"):
+        assert figures[threads]["ns"] > 0
+        assert figures[threads]["of_floor"] > 0

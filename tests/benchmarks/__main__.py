@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import tests.benchmarks.step_cost  # noqa: F401 - registers it
+import tests.benchmarks.counter
+import tests.benchmarks.recovery
+import tests.benchmarks.step_cost  # noqa: F401 - registers them
 from tests.benchmarks.registry import benchmarks
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ if __name__ == "__main__" and sys.argv[1] == "gevent":
     monkey.patch_all()
 
 import socket
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,20 +37,20 @@ class RawContender:
 
     commits = 0
 
-    def __init__(self, replay: Callable[[], None]) -> None:
+    def __init__(self, replay: Callable[[uuid.UUID], None]) -> None:
         self._replay = replay
 
     @contextmanager
     def callers(self, number: int) -> Iterator[Sequence[Callable[[], None]]]:
         """So many callers."""
-        yield [self._replay] * number
+        yield [lambda: self._replay(uuid.uuid4())] * number
 
 
 def main() -> None:
     """Connect, and take turns."""
     _, recording, url = sys.argv[1:]
     start = peak_memory()
-    cluster = _cluster(read_place(settings_of(url, SCOPE)))
+    cluster = raw_cluster(read_place(settings_of(url, SCOPE)))
     try:
         replay = replayer(msgspec.msgpack.decode(Path(recording).read_bytes(), type=Recording), cluster.connect())
         serve(RawContender(replay), start)
@@ -57,10 +58,12 @@ def main() -> None:
         cluster.shutdown()
 
 
-def _cluster(place: Place) -> Cluster:
+def raw_cluster(place: Place) -> Cluster:
+    """The cluster, set up as the store's is."""
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=place.local_datacenter)),
         consistency_level=ConsistencyLevel.LOCAL_QUORUM,
+        serial_consistency_level=ConsistencyLevel.LOCAL_SERIAL,
         row_factory=tuple_factory,
     )
     return Cluster(

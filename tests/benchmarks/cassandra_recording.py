@@ -103,11 +103,12 @@ class WatchedFuture:
 def _record(engine: Engine, session: WatchedSession, prepared: dict[bytes, PreparedStatement]) -> Recording:
     session.rounds.clear()
     transaction = engine.run(saga, Order())
-    rounds = [[_request(statement, prepared) for statement in together] for together in session.rounds]
+    rounds = [[request_of(statement, prepared) for statement in together] for together in session.rounds]
     return Recording(transaction.transaction_id, rounds)
 
 
-def _request(statement: Any, prepared: dict[bytes, PreparedStatement]) -> Request:
+def request_of(statement: Any, prepared: dict[bytes, PreparedStatement]) -> Request:
+    """What was sent. Parts of a batch name their statement by its id alone."""
     if not isinstance(statement, BatchStatement):
         return Request([Statement(statement.prepared_statement.query_string, list(statement.values))])
     parts = statement._statements_and_parameters

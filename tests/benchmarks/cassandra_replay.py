@@ -38,8 +38,8 @@ class Recording(msgspec.Struct):
         return sum(map(len, self.rounds))
 
 
-def replayer(recording: Recording, session: Session) -> Callable[[], None]:
-    """A function that makes the requests once, for a new transaction. What can be prepared is."""
+def replayer(recording: Recording, session: Session) -> Callable[[uuid.UUID], None]:
+    """A function that makes the requests once, for another transaction. What can be prepared is."""
     prepared: dict[str, PreparedStatement] = {}
 
     def part(statement: Statement) -> _Part:
@@ -49,8 +49,7 @@ def replayer(recording: Recording, session: Session) -> Callable[[], None]:
 
     rounds = [[_built([part(each) for each in one.statements]) for one in together] for together in recording.rounds]
 
-    def replay() -> None:
-        key = uuid.uuid4()
+    def replay(key: uuid.UUID) -> None:
         for together in rounds:
             futures = [session.execute_async(build(key)) for build in together]
             for future in futures:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -19,6 +20,14 @@ from tests.benchmarks.replay import Recording, replayer
 
 BUSY_TIMEOUT = 60.0
 """Seconds. SQLite is not fair: of many writers one may wait for long."""
+
+
+def raw_connection(file: str) -> sqlite3.Connection:
+    """A connection as the store's are: WAL, synchronous=FULL."""
+    connection = sqlite3.connect(file, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
 
 class RawContender:
@@ -40,20 +49,16 @@ class RawContender:
         done_before = sum(self._done)
         with ExitStack() as connections:
             self._done = [0] * number + [done_before]
-            yield [self._caller(connections.enter_context(closing(self._connect())), n) for n in range(number)]
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
+            yield [
+                self._caller(connections.enter_context(closing(raw_connection(self._file))), n) for n in range(number)
+            ]
 
     def _caller(self, connection: sqlite3.Connection, number: int) -> Callable[[], None]:
         replay = replayer(self._recording, connection.cursor().execute)
         done = self._done
 
         def run() -> None:
-            replay()
+            replay(uuid.uuid4())
             done[number] += 1
 
         return run

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.benchmarks.empty_saga import Order, engine_on, saga
 from tests.benchmarks.replay import Recording, Statement
 
+Executed: TypeAlias = list[tuple[str, tuple[Any, ...]]]
+"""Statements and their values, in order."""
+
 
 def record(file: Path) -> Recording:
     """Record one saga on a new SQLite file, which has the store's tables afterwards."""
-    executed: list[tuple[str, tuple[Any, ...]]] = []
+    executed: Executed = []
+    with engine_on(file, watched_connect(executed)) as (engine, _):
+        # The first one also writes the upper tiers of the directory, and asks for the clock.
+        engine.run(saga, Order())
+        executed.clear()
+        transaction_id = str(engine.run(saga, Order()).transaction_id)
+    return recording_of(executed, transaction_id)
+
+
+def watched_connect(executed: Executed) -> Callable[..., sqlite3.Connection]:
+    """A `sqlite3.connect` whose connections tell what their cursors execute."""
 
     class Cursor(sqlite3.Cursor):
         def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
@@ -27,11 +41,11 @@ def record(file: Path) -> Recording:
     def connect(path: str, **options: Any) -> sqlite3.Connection:
         return sqlite3.connect(path, factory=Connection, **options)
 
-    with engine_on(file, connect) as (engine, _):
-        # The first one also writes the upper tiers of the directory, and asks for the clock.
-        engine.run(saga, Order())
-        executed.clear()
-        transaction_id = str(engine.run(saga, Order()).transaction_id)
+    return connect
+
+
+def recording_of(executed: Executed, transaction_id: str) -> Recording:
+    """What was executed for one transaction, ready to be done for others."""
     return Recording([_cut(sql, values, transaction_id) for sql, values in executed])
 
 

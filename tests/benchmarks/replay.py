@@ -29,12 +29,12 @@ class Recording(msgspec.Struct):
         return sum(statement.sql == "COMMIT" for statement in self.statements)
 
 
-def replayer(recording: Recording, execute: Callable[[str, tuple[Any, ...]], object]) -> Callable[[], None]:
-    """A function that does the statements once, for a new transaction. What can be prepared is."""
+def replayer(recording: Recording, execute: Callable[[str, tuple[Any, ...]], object]) -> Callable[[uuid.UUID], None]:
+    """A function that does the statements once, for another transaction. What can be prepared is."""
     statements = [(statement.sql, statement.before, statement.after) for statement in recording.statements]
 
-    def replay() -> None:
-        key = (str(uuid.uuid4()),)
+    def replay(transaction_id: uuid.UUID) -> None:
+        key = (str(transaction_id),)
         for sql, before, after in statements:
             execute(sql, before if after is None else before + key + after)
 
